@@ -1,0 +1,42 @@
+/*
+ * The memory budget for bodies, shared by all workers: one atomic counter that workers lease from in
+ * BUDGET_STEP steps, so that the call path writes no shared cache line per call.
+ */
+#ifndef TRIBUTARY_BASE_BUDGET_H
+#define TRIBUTARY_BASE_BUDGET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BUDGET_STEP ((uint64_t)1 << 20) /* bytes per lease; smaller budgets lease by a 64th */
+
+struct budget {
+    uint64_t total;           /* bytes */
+    _Atomic uint64_t leased;  /* bytes, sum of all leases, <= total */
+};
+
+enum budget_pressure {
+    BUDGET_FREE,  /* under three quarters */
+    BUDGET_TIGHT, /* from three quarters on: passing streams get no credit, bodies are cut through */
+    BUDGET_LAST,  /* in the last eighth: only bodies up to 16K */
+};
+
+/* One worker's lease; one thread. */
+struct budget_lease {
+    struct budget *budget; /* not owned */
+    uint64_t leased;       /* bytes taken from the budget */
+    _Atomic uint64_t used; /* bytes in chunks taken; written by one worker, read by the stats */
+    _Atomic uint64_t peak; /* the most `used` has been; zeroed by the owner on reset */
+};
+
+void budget_init(struct budget *budget, uint64_t total_bytes);
+void budget_lease_init(struct budget_lease *lease, struct budget *budget);
+void budget_lease_fini(struct budget_lease *lease); /* gives everything back; used must be 0 */
+/* Take / give bytes; take is false, with nothing taken, when the budget has no room. */
+bool budget_take(struct budget_lease *lease, uint64_t bytes);
+void budget_give(struct budget_lease *lease, uint64_t bytes); /* gives spare steps back to the budget */
+enum budget_pressure budget_pressure(const struct budget_lease *lease);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * Chunks: reference-counted byte buffers for bodies, from per-worker free lists in four sizes.
+ *
+ * Owns the bytes of every body in memory, held or passing. A chunk counts in the budget from the moment it is
+ * taken until its last reference is put. Bytes are written once, at the end of a chunk (`used` grows), and
+ * never change afterwards; slices (slices.h) refer to parts of it. One worker, no atomics.
+ */
+#ifndef TRIBUTARY_BASE_CHUNK_H
+#define TRIBUTARY_BASE_CHUNK_H
+
+#include <stdint.h>
+
+#include "proxy/base/budget.h"
+#include "proxy/base/list.h"
+
+enum { CHUNK_CLASSES = 4 }; /* 512 B, 2K, 16K, 64K, header included */
+
+struct chunk {
+    uint32_t refs;
+    uint32_t cap;  /* bytes of data[] */
+    uint32_t used; /* bytes written so far */
+    uint8_t size_class;
+    struct chunk_pool *pool; /* where it goes back to */
+    uint8_t data[];
+};
+
+struct chunk_pool {
+    struct budget_lease lease;
+    void *free[CHUNK_CLASSES]; /* singly linked through the first word */
+    uint32_t free_count[CHUNK_CLASSES];
+    uint32_t free_low[CHUNK_CLASSES]; /* least free_count since the last trim: what a burst left unused */
+    uint64_t allocations;             /* from the heap, ever */
+};
+
+void chunk_pool_init(struct chunk_pool *pool, struct budget *budget);
+void chunk_pool_fini(struct chunk_pool *pool); /* every chunk must be back */
+/* Give what lay unused since the last call back to the heap. Call about once a second. */
+void chunk_pool_trim(struct chunk_pool *pool);
+
+/*
+ * An empty chunk with one reference, of the smallest class that holds `bytes` (the largest when none does).
+ * NULL when the budget has no room. body_bytes: what the whole body is expected to be (0: unknown); in the last
+ * eighth of the budget only bodies up to 16K are served.
+ */
+struct chunk *chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes);
+void chunk_put(struct chunk *chunk); /* drops one reference */
+
+static inline struct chunk *
+chunk_ref(struct chunk *chunk)
+{
+    chunk->refs++;
+    return chunk;
+}
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * An ordered list of header fields in an arena.
+ *
+ * Owns no memory: items and copied text are the arena's and go with it; a list that grows leaves its old
+ * items behind there. Lists are short (a request has ten to thirty fields), so finding is a walk that
+ * compares lengths before bytes.
+ */
+#include "proxy/base/fields.h"
+
+enum { FIELDS_FIRST = 16, FIELD_OVERHEAD = 32 /* RFC 9113 section 6.5.2 */ };
+
+void
+fields_init(struct fields *fields, struct arena *arena)
+{
+    *fields = (struct fields){.items = NULL, .arena = arena};
+}
+
+static __attribute__((noinline)) void
+grow(struct fields *fields)
+{
+    uint32_t cap = fields->cap ? fields->cap * 2 : FIELDS_FIRST;
+    struct field *items = arena_alloc(fields->arena, cap * sizeof(*items));
+    if (fields->count)
+        memcpy(items, fields->items, fields->count * sizeof(*items));
+    fields->items = items;
+    fields->cap = cap;
+}
+
+void
+fields_add(struct fields *fields, struct text name, struct text value, uint8_t flags)
+{
+    if (__builtin_expect(fields->count == fields->cap, 0))
+        grow(fields);
+    fields->items[fields->count++] = (struct field){name, value, flags};
+}
+
+void
+fields_add_copy(struct fields *fields, struct text name, struct text value, uint8_t flags)
+{
+    name = arena_copy(fields->arena, name);
+    value = arena_copy(fields->arena, value);
+    fields_add(fields, name, value, flags);
+}
+
+const struct field *
+fields_find(const struct fields *fields, struct text name)
+{
+    fields_for_each (field, fields)
+        if (text_eq(field->name, name))
+            return field;
+    return NULL;
+}
+
+struct text
+fields_value(const struct fields *fields, struct text name)
+{
+    const struct field *field = fields_find(fields, name);
+    return field ? field->value : TEXT_NONE;
+}
+
+unsigned
+fields_count(const struct fields *fields, struct text name)
+{
+    unsigned count = 0;
+    fields_for_each (field, fields)
+        count += text_eq(field->name, name);
+    return count;
+}
+
+/* Removes all of that name from index `from` on; order is kept. */
+static void
+remove_from(struct fields *fields, uint32_t from, struct text name)
+{
+    uint32_t kept = from;
+    for (uint32_t i = from; i < fields->count; i++)
+        if (!text_eq(fields->items[i].name, name))
+            fields->items[kept++] = fields->items[i];
+    fields->count = kept;
+}
+
+void
+fields_remove(struct fields *fields, struct text name)
+{
+    remove_from(fields, 0, name);
+}
+
+void
+fields_set(struct fields *fields, struct text name, struct text value, uint8_t flags)
+{
+    const struct field *first = fields_find(fields, name);
+    if (!first) {
+        fields_add(fields, name, value, flags);
+        return;
+    }
+    uint32_t at = (uint32_t)(first - fields->items);
+    fields->items[at] = (struct field){name, value, flags};
+    remove_from(fields, at + 1, name);
+}
+
+size_t
+fields_list_size(const struct fields *fields)
+{
+    size_t size = (size_t)fields->count * FIELD_OVERHEAD;
+    fields_for_each (field, fields)
+        size += field->name.len + field->value.len;
+    return size;
+}

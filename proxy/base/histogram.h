@@ -1,0 +1,33 @@
+/*
+ * Latency histogram: log-linear cells over nanoseconds, eight a power of two (error <= 12.5 %, values are
+ * reported in microseconds), from 64 ns to about 73 minutes. One writer (relaxed stores), any reader.
+ */
+#ifndef TRIBUTARY_BASE_HISTOGRAM_H
+#define TRIBUTARY_BASE_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { HISTOGRAM_CELLS = 8 * 37 };
+
+struct histogram {
+    _Atomic uint64_t count;
+    _Atomic uint64_t sum_ns;
+    _Atomic uint64_t max_ns;
+    _Atomic uint32_t cells[HISTOGRAM_CELLS];
+};
+
+struct histogram_summary {
+    uint64_t count;
+    double mean_us;
+    double p50_us, p90_us, p99_us, p999_us, max_us; /* 0 when empty; a percentile never exceeds max */
+};
+
+void histogram_record(struct histogram *histogram, uint64_t value_ns); /* the writer only */
+void histogram_reset(struct histogram *histogram);                     /* the writer only */
+void histogram_merge(struct histogram *into, const struct histogram *from); /* into is private to the caller */
+void histogram_summarize(const struct histogram *histogram, struct histogram_summary *summary);
+/* How many values were <= bound_ns (by whole cells; exact at cell edges): for Prometheus buckets. */
+uint64_t histogram_count_below(const struct histogram *histogram, uint64_t bound_ns);
+
+#endif

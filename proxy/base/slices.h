@@ -1,0 +1,53 @@
+/*
+ * A queue of slices: views of chunk parts, each holding one reference. What bodies are, held or queued.
+ * Appending bytes fills the last chunk's free end where this queue was its only writer (no copy of what is
+ * already there, never a realloc); moving between queues moves references.
+ */
+#ifndef TRIBUTARY_BASE_SLICES_H
+#define TRIBUTARY_BASE_SLICES_H
+
+#include <stdbool.h>
+
+#include "proxy/base/chunk.h"
+#include "proxy/base/text.h"
+
+struct slice {
+    struct chunk *chunk; /* one reference; NULL: constant bytes that outlive everything */
+    const uint8_t *data;
+    uint32_t len;
+};
+
+enum { SLICES_INLINE = 3 };
+
+struct slices {
+    struct slice *items; /* inline_items or the heap; `count` used from `head` on (not a ring) */
+    uint32_t head, count, cap;
+    uint64_t bytes; /* sum of the lengths */
+    struct slice inline_items[SLICES_INLINE];
+};
+
+void slices_init(struct slices *queue);
+void slices_clear(struct slices *queue); /* puts every chunk; usable again */
+static inline void slices_fini(struct slices *queue) { slices_clear(queue); }
+
+/* Copy bytes in, in chunks from the pool sized for body_bytes (0: unknown, or the whole body's expected length).
+ * False when the budget ran out (what fitted stays appended: the caller drops the queue). */
+bool slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
+                   uint64_t body_bytes);
+void slices_push(struct slices *queue, struct slice slice); /* takes over the slice's reference */
+void slices_push_ref(struct slices *queue, struct slice slice); /* takes a new reference */
+void slices_push_front(struct slices *queue, struct slice slice); /* takes over the reference */
+/* Move the first `bytes` (<= from->bytes) of `from` to the end of `to`; splits a slice where it must. */
+void slices_move(struct slices *to, struct slices *from, uint64_t bytes);
+/* Append references to all of `from`, which stays as it is. */
+void slices_share(struct slices *to, const struct slices *from);
+void slices_drop(struct slices *queue, uint64_t bytes); /* forget the first bytes */
+/* Copy the first `len` bytes out without removing them (len <= bytes). */
+void slices_peek(const struct slices *queue, void *into, size_t len);
+static inline struct slice *
+slices_front(struct slices *queue) /* NULL when empty */
+{
+    return queue->count ? &queue->items[queue->head] : NULL;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * The worker's context: what everything on one loop shares. Owns the loop's pools, the end-of-turn work and the graveyard.
+ *
+ * A turn of the loop: timers, then uv_prepare (end of the previous turn's work: deferred functions run, dirty connections
+ * are flushed with one writev each, the graveyard is emptied), then poll and read callbacks.
+ */
+#ifndef TRIBUTARY_NET_CTX_H
+#define TRIBUTARY_NET_CTX_H
+
+#include <nghttp2/nghttp2.h>
+#include <uv.h>
+
+#include "proxy/base/chunk.h"
+#include "proxy/base/list.h"
+#include "proxy/base/rng.h"
+#include "proxy/base/slab.h"
+#include "proxy/net/timers.h"
+
+/* Work for the end of this turn, before the flush; embedded in its owner. */
+struct deferred {
+    struct list node; /* list_init'd by the owner before first use; linked while waiting */
+    void (*run)(struct deferred *deferred); /* unlinked before it is called */
+};
+
+/* Something to free once no callback of this turn can still hold it; embedded in its owner. */
+struct grave {
+    struct list node;
+    void (*bury)(struct grave *grave);
+};
+
+enum { CTX_READ_BYTES = 128 * 1024 };
+
+struct ctx {
+    uv_loop_t *loop;
+    unsigned index; /* worker number */
+    bool merge_writes; /* off: connections are flushed at each event, for measuring */
+    uint64_t turn_ns;  /* when the running read, timer or prepare callback began: stamped when a read returns */
+    struct chunk_pool chunks;
+    struct slab slab;
+    nghttp2_mem h2_mem; /* nghttp2's allocations, from the slab */
+    struct timers timers;
+    struct rng rng;
+    struct list deferred;  /* struct deferred */
+    struct list dirty;     /* struct conn: has output to flush */
+    struct list graveyard; /* struct grave */
+    uv_prepare_t prepare;
+    uint8_t *read_buffer;  /* CTX_READ_BYTES, shared by all connections: valid during one read callback */
+    struct timer trim;     /* once a second while anything happened: gives memory back */
+    uint64_t trim_activity;
+    void *owner; /* struct worker */
+};
+
+int ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget);
+void ctx_close(struct ctx *ctx); /* stops its handles; the loop then ends by itself */
+void ctx_fini(struct ctx *ctx);  /* after the loop ended */
+void ctx_defer(struct ctx *ctx, struct deferred *deferred); /* again before it ran: no effect */
+void ctx_bury(struct ctx *ctx, struct grave *grave, void (*bury)(struct grave *grave));
+/* Everything that the prepare callback does, at once: for loops that would otherwise end (drain, tests). */
+void ctx_flush(struct ctx *ctx);
+void ctx_touch(struct ctx *ctx); /* turn_ns = now: first thing in each library callback */
+
+#endif
