@@ -1,9 +1,10 @@
 /*
  * Bump allocation for what lives as long as one call.
  *
- * Owns the heap blocks it adds, not the first memory. Happy path: the owner's embedded memory suffices and
- * nothing is ever allocated. `next` is kept 8-aligned, so an allocation is one rounding, one comparison and
- * one addition. Failure: out of memory aborts; a size near SIZE_MAX fails check().
+ * Owns the heap blocks it adds, not the first memory. Happy path: the owner's embedded memory
+ * suffices and nothing is ever allocated. `next` is kept 8-aligned, so an allocation is one
+ * rounding, one comparison and one addition. Failure: out of memory aborts; a size near SIZE_MAX
+ * fails check().
  */
 #include "proxy/base/arena.h"
 
@@ -90,7 +91,6 @@ arena_alloc(struct arena *arena, size_t bytes)
     if (__builtin_expect(need - 1 >= room(arena), 0))
         return alloc_block(arena, bytes);
     void *memory = arena->next;
-    /* The end need not be aligned, but then `need` would not have fitted. */
     arena->next += need;
     return memory;
 }
@@ -108,15 +108,14 @@ arena_copy(struct arena *arena, struct text text)
 struct text
 arena_printf(struct arena *arena, const char *format, ...)
 {
+    char *printed = arena->next; /* try where it would come to lie: most fits at once */
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(arena->next, room(arena), format, args);
+    int len = vsnprintf(printed, room(arena), format, args);
     va_end(args);
     check(len >= 0);
-    bool fits = (size_t)len < room(arena);
     char *text = arena_alloc(arena, (size_t)len + 1);
-    /* It fitted with its NUL, but perhaps not once rounded up: then it must be printed again. */
-    if (!fits || text + len + 1 > arena->next || arena->next - text > len + ARENA_ALIGN) {
+    if (text != printed) {
         va_start(args, format);
         vsnprintf(text, (size_t)len + 1, format, args);
         va_end(args);

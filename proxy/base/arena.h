@@ -1,6 +1,6 @@
 /*
- * Bump allocator: everything that lives as long as one call. Starts in memory that its owner embeds,
- * grows by blocks from the heap, is freed at once. No single free.
+ * Bump allocator: everything that lives as long as one call. Starts in memory that its owner
+ * embeds, grows by blocks from the heap, is freed at once. No single free.
  */
 #ifndef TRIBUTARY_BASE_ARENA_H
 #define TRIBUTARY_BASE_ARENA_H
@@ -13,7 +13,7 @@ struct arena_block;
 
 struct arena {
     char *next, *end;           /* free part of the current block */
-    struct arena_block *blocks; /* heap blocks, newest first; NULL while the first memory suffices */
+    struct arena_block *blocks; /* heap, newest first; NULL while the first memory suffices */
     size_t heap_bytes;          /* bytes in heap blocks, for limits */
 };
 
@@ -24,7 +24,7 @@ void *arena_alloc(struct arena *arena, size_t bytes); /* aligned to 8, not zeroe
 /* A copy that lives as long as the arena, NUL behind it. */
 struct text arena_copy(struct arena *arena, struct text text);
 /* printf into the arena; NUL behind it. */
-__attribute__((format(printf, 2, 3))) struct text arena_printf(struct arena *arena,
-                                                               const char *format, ...);
+__attribute__((format(printf, 2, 3))) struct text
+arena_printf(struct arena *arena, const char *format, ...);
 
 #endif

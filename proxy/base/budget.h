@@ -1,6 +1,6 @@
 /*
- * The memory budget for bodies, shared by all workers: one atomic counter that workers lease from in
- * BUDGET_STEP steps, so that the call path writes no shared cache line per call.
+ * The memory budget for bodies, shared by all workers: one atomic counter that workers lease from
+ * in BUDGET_STEP steps, so that the call path writes no shared cache line per call.
  */
 #ifndef TRIBUTARY_BASE_BUDGET_H
 #define TRIBUTARY_BASE_BUDGET_H
@@ -13,13 +13,13 @@
 #define BUDGET_STEP ((uint64_t)1 << 20) /* bytes per lease; smaller budgets lease by a 64th */
 
 struct budget {
-    uint64_t total;           /* bytes */
-    _Atomic uint64_t leased;  /* bytes, sum of all leases, <= total */
+    uint64_t total;          /* bytes */
+    _Atomic uint64_t leased; /* bytes, sum of all leases, <= total */
 };
 
 enum budget_pressure {
     BUDGET_FREE,  /* under three quarters */
-    BUDGET_TIGHT, /* from three quarters on: passing streams get no credit, bodies are cut through */
+    BUDGET_TIGHT, /* from three quarters on: passing streams get no credit, bodies cut through */
     BUDGET_LAST,  /* in the last eighth: only bodies up to 16K */
 };
 
@@ -34,9 +34,13 @@ struct budget_lease {
 void budget_init(struct budget *budget, uint64_t total_bytes);
 void budget_lease_init(struct budget_lease *lease, struct budget *budget);
 void budget_lease_fini(struct budget_lease *lease); /* gives everything back; used must be 0 */
-/* Take / give bytes; take is false, with nothing taken, when the budget has no room. */
+/* Take / give bytes; take is false, with nothing taken, when the budget has no room. Giving returns
+ * spare steps to the budget. */
 bool budget_take(struct budget_lease *lease, uint64_t bytes);
-void budget_give(struct budget_lease *lease, uint64_t bytes); /* gives spare steps back to the budget */
+void budget_give(struct budget_lease *lease, uint64_t bytes);
+/* Gives back everything unused; call about once a second, so that an idle worker holds nothing
+ * others need. */
+void budget_lease_trim(struct budget_lease *lease);
 enum budget_pressure budget_pressure(const struct budget_lease *lease);
 
 #endif

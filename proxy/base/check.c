@@ -1,6 +1,6 @@
 /*
- * The end of every failed check(). Owns nothing; must work with a broken heap, so it neither allocates
- * nor goes through the log.
+ * The end of every failed check(). Owns nothing; must work with a broken heap, so it neither
+ * allocates nor goes through the log.
  */
 #include "proxy/base/check.h"
 

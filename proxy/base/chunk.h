@@ -1,9 +1,10 @@
 /*
  * Chunks: reference-counted byte buffers for bodies, from per-worker free lists in four sizes.
  *
- * Owns the bytes of every body in memory, held or passing. A chunk counts in the budget from the moment it is
- * taken until its last reference is put. Bytes are written once, at the end of a chunk (`used` grows), and
- * never change afterwards; slices (slices.h) refer to parts of it. One worker, no atomics.
+ * Owns the bytes of every body in memory, held or passing. A chunk counts in the budget from the
+ * moment it is taken until its last reference is put. Bytes are written once, at the end of a chunk
+ * (`used` grows), and never change afterwards; slices (slices.h) refer to parts of it. One worker,
+ * no atomics.
  */
 #ifndef TRIBUTARY_BASE_CHUNK_H
 #define TRIBUTARY_BASE_CHUNK_H
@@ -11,9 +12,11 @@
 #include <stdint.h>
 
 #include "proxy/base/budget.h"
-#include "proxy/base/list.h"
 
-enum { CHUNK_CLASSES = 4 }; /* 512 B, 2K, 16K, 64K, header included */
+enum {
+    CHUNK_CLASSES = 4,       /* 512 B, 2K, 16K, 64K, header included */
+    CHUNK_LAST_BODY = 16384, /* longest body that the budget's last eighth serves */
+};
 
 struct chunk {
     uint32_t refs;
@@ -28,19 +31,25 @@ struct chunk_pool {
     struct budget_lease lease;
     void *free[CHUNK_CLASSES]; /* singly linked through the first word */
     uint32_t free_count[CHUNK_CLASSES];
-    uint32_t free_low[CHUNK_CLASSES]; /* least free_count since the last trim: what a burst left unused */
+    uint32_t free_low[CHUNK_CLASSES]; /* least free_count since the last trim */
+    uint32_t free_max[CHUNK_CLASSES]; /* more than these go straight back to the heap */
     uint64_t allocations;             /* from the heap, ever */
 };
 
 void chunk_pool_init(struct chunk_pool *pool, struct budget *budget);
 void chunk_pool_fini(struct chunk_pool *pool); /* every chunk must be back */
-/* Give what lay unused since the last call back to the heap. Call about once a second. */
+/* Give what lay unused since the last call back to the heap (all but a few of each class), and the
+ * lease's unused steps to the budget. Call about once a second. */
 void chunk_pool_trim(struct chunk_pool *pool);
 
+/* Data bytes of a chunk of that class. */
+uint32_t chunk_class_cap(unsigned size_class);
+
 /*
- * An empty chunk with one reference, of the smallest class that holds `bytes` (the largest when none does).
- * NULL when the budget has no room. body_bytes: what the whole body is expected to be (0: unknown); in the last
- * eighth of the budget only bodies up to 16K are served.
+ * An empty chunk with one reference, of the smallest class that holds `bytes` (the largest when
+ * none does). NULL when the budget has no room. body_bytes: what the whole body is expected to be
+ * (0: unknown, then `bytes` stands for it); in the last eighth of the budget only bodies up to 16K
+ * are served.
  */
 struct chunk *chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes);
 void chunk_put(struct chunk *chunk); /* drops one reference */

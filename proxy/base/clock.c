@@ -1,4 +1,5 @@
-/* Time. Owns nothing; clock_gettime() on these two clocks cannot fail on Linux and stays in user space. */
+/* Owns nothing; clock_gettime() on these two clocks cannot fail on Linux and stays in user space.
+ */
 #include "proxy/base/clock.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /*
  * An ordered list of header fields in an arena.
  *
- * Owns no memory: items and copied text are the arena's and go with it; a list that grows leaves its old
- * items behind there. Lists are short (a request has ten to thirty fields), so finding is a walk that
- * compares lengths before bytes.
+ * Owns no memory: items and copied text are the arena's and go with it; a list that grows leaves
+ * its old items behind there. Lists are short (a request has ten to thirty fields), so finding is a
+ * walk that compares lengths before bytes.
  */
 #include "proxy/base/fields.h"
 

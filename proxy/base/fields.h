@@ -1,6 +1,7 @@
 /*
  * Header and trailer fields: an ordered list of (name, value) views, order and repetition kept as
- * RFC 9110 section 5.3 needs. Names are lower case. The text belongs to the arena (or is constant, FIELD_STATIC).
+ * RFC 9110 section 5.3 needs. Names are lower case. The text belongs to the arena (or is constant,
+ * FIELD_STATIC).
  */
 #ifndef TRIBUTARY_BASE_FIELDS_H
 #define TRIBUTARY_BASE_FIELDS_H
@@ -12,9 +13,12 @@
 #include "proxy/base/text.h"
 
 enum field_flag {
-    FIELD_STATIC = 1,   /* name and value outlive every frame: constants or snapshot memory; may be sent NO_COPY */
-    FIELD_NO_INDEX = 2, /* varies per call and never repeats: keep it out of the HPACK dynamic table */
-    FIELD_STATIC_NAME = 4, /* only the name outlives every frame */
+    /* Name and value outlive every frame (constants, snapshot memory): may be sent NO_COPY. */
+    FIELD_STATIC = 1,
+    /* Varies per call and never repeats: keep it out of the HPACK dynamic table. */
+    FIELD_NO_INDEX = 2,
+    /* Only the name outlives every frame. */
+    FIELD_STATIC_NAME = 4,
 };
 
 struct field {
@@ -37,14 +41,16 @@ void fields_add_copy(struct fields *fields, struct text name, struct text value,
 const struct field *fields_find(const struct fields *fields, struct text name);
 /* Its value, or TEXT_NONE. */
 struct text fields_value(const struct fields *fields, struct text name);
-unsigned fields_count(const struct fields *fields, struct text name); /* how often the name stands there */
-void fields_remove(struct fields *fields, struct text name);          /* all of that name */
+/* How often the name stands there. */
+unsigned fields_count(const struct fields *fields, struct text name);
+void fields_remove(struct fields *fields, struct text name); /* all of that name */
 /* Replaces the first of that name (removing the others), or adds. Views are kept. */
 void fields_set(struct fields *fields, struct text name, struct text value, uint8_t flags);
 /* Size as RFC 9113 section 6.5.2 counts MAX_HEADER_LIST_SIZE: names + values + 32 a field. */
 size_t fields_list_size(const struct fields *fields);
 
 #define fields_for_each(field, fields)                                                             \
-    for (const struct field *field = (fields)->items; field < (fields)->items + (fields)->count; field++)
+    for (const struct field *field = (fields)->items; field < (fields)->items + (fields)->count;   \
+         field++)
 
 #endif

@@ -1,4 +1,4 @@
-/* Intrusive doubly linked ring. A node not on a list points at itself, so unlinking twice is safe. */
+/* Intrusive doubly linked ring. A node on no list points at itself: unlinking twice is safe. */
 #ifndef TRIBUTARY_BASE_LIST_H
 #define TRIBUTARY_BASE_LIST_H
 

@@ -1,6 +1,6 @@
 /*
- * The heap, never NULL. Owns no memory itself. Failure: out of memory aborts with a message, because no
- * caller could do better and sizes from peers are bounded before they come here.
+ * The heap, never NULL. Owns no memory itself. Failure: out of memory aborts with a message,
+ * because no caller could do better and sizes from peers are bounded before they come here.
  */
 #include "proxy/base/mem.h"
 

@@ -1,10 +1,10 @@
-/* xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators"). Owns nothing. */
+/* xorshift64*, after Vigna, "An experimental exploration of Marsaglia's xorshift generators". */
 #include "proxy/base/rng.h"
 
 void
 rng_seed(struct rng *rng, uint64_t seed)
 {
-    /* Neighbouring seeds (worker 1, 2, …) must not give neighbouring streams: mix as splitmix64 does. */
+    /* Neighbouring seeds (worker 1, 2, …) must not give neighbouring streams: mix (splitmix64). */
     seed += 0x9e3779b97f4a7c15;
     seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
     seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;

@@ -1,4 +1,5 @@
-/* Small fast generator (xorshift64*) for jitter and load balancing; not for secrets. One thread each. */
+/* Small fast generator (xorshift64*) for jitter and load balancing, not secrets. One thread each.
+ */
 #ifndef TRIBUTARY_BASE_RNG_H
 #define TRIBUTARY_BASE_RNG_H
 

@@ -1,7 +1,8 @@
 /*
  * Fixed-size objects from per-worker free lists: calls, streams, and everything nghttp2 allocates.
- * Size classes are multiples of 32 bytes up to SLAB_MAX, larger ones go to the heap. One thread, no locks.
- * Freed objects stay on their list (bounded per class) and are given back to the heap by slab_trim().
+ * Size classes are multiples of 32 bytes up to SLAB_MAX, larger ones go to the heap. One thread, no
+ * locks. Freed objects stay on their list (bounded per class) and are given back to the heap by
+ * slab_trim().
  */
 #ifndef TRIBUTARY_BASE_SLAB_H
 #define TRIBUTARY_BASE_SLAB_H
@@ -19,10 +20,11 @@ struct slab {
 
 void slab_init(struct slab *slab);
 void slab_fini(struct slab *slab); /* frees the free lists; live objects are the caller's fault */
-void *slab_alloc(struct slab *slab, size_t bytes);  /* 16-byte aligned, not zeroed, never NULL; has a small header */
+/* 16-byte aligned, not zeroed, never NULL; has a small header. */
+void *slab_alloc(struct slab *slab, size_t bytes);
 void *slab_zalloc(struct slab *slab, size_t bytes);
 void *slab_realloc(struct slab *slab, void *memory, size_t bytes); /* NULL allocates */
 void slab_free(struct slab *slab, void *memory); /* NULL is allowed; the size is in the header */
-void slab_trim(struct slab *slab);               /* give what lay unused since the last call back to the heap */
+void slab_trim(struct slab *slab); /* give what lay unused since the last call back to the heap */
 
 #endif

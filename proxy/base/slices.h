@@ -1,7 +1,7 @@
 /*
- * A queue of slices: views of chunk parts, each holding one reference. What bodies are, held or queued.
- * Appending bytes fills the last chunk's free end where this queue was its only writer (no copy of what is
- * already there, never a realloc); moving between queues moves references.
+ * A queue of slices: views of chunk parts, each holding one reference. What bodies are, held or
+ * queued. Appending bytes fills the last chunk's free end where this queue was its only writer (no
+ * copy of what is already there, never a realloc); moving between queues moves references.
  */
 #ifndef TRIBUTARY_BASE_SLICES_H
 #define TRIBUTARY_BASE_SLICES_H
@@ -28,16 +28,22 @@ struct slices {
 
 void slices_init(struct slices *queue);
 void slices_clear(struct slices *queue); /* puts every chunk; usable again */
-static inline void slices_fini(struct slices *queue) { slices_clear(queue); }
+static inline void
+slices_fini(struct slices *queue)
+{
+    slices_clear(queue);
+}
 
-/* Copy bytes in, in chunks from the pool sized for body_bytes (0: unknown, or the whole body's expected length).
- * False when the budget ran out (what fitted stays appended: the caller drops the queue). */
+/* Copy bytes in, in chunks from the pool sized for body_bytes (0: unknown, or the whole body's
+ * expected length). False when the budget ran out (what fitted stays appended: the caller drops the
+ * queue). */
 bool slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
                    uint64_t body_bytes);
 void slices_push(struct slices *queue, struct slice slice); /* takes over the slice's reference */
-void slices_push_ref(struct slices *queue, struct slice slice); /* takes a new reference */
+void slices_push_ref(struct slices *queue, struct slice slice);   /* takes a new reference */
 void slices_push_front(struct slices *queue, struct slice slice); /* takes over the reference */
-/* Move the first `bytes` (<= from->bytes) of `from` to the end of `to`; splits a slice where it must. */
+/* Move the first `bytes` (<= from->bytes) of `from` to the end of `to`; splits a slice where it
+ * must. */
 void slices_move(struct slices *to, struct slices *from, uint64_t bytes);
 /* Append references to all of `from`, which stays as it is. */
 void slices_share(struct slices *to, const struct slices *from);

@@ -1,8 +1,8 @@
 /*
  * A growing buffer for text, and the two ways our text is quoted (JSON, logfmt).
  *
- * Owns its memory, which doubles as it fills; one byte behind `len` is always kept for the NUL. Failure:
- * none (out of memory aborts); input that is not UTF-8 is replaced, never passed on.
+ * Owns its memory, which doubles as it fills; one byte behind `len` is always kept for the NUL.
+ * Failure: none (out of memory aborts); input that is not UTF-8 is replaced, never passed on.
  */
 #include "proxy/base/strbuf.h"
 

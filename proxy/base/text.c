@@ -1,6 +1,6 @@
 /*
- * Byte strings: comparing, splitting, numbers, edit distance. Pure functions over views; owns nothing but
- * the copy that text_dup() hands out.
+ * Byte strings: comparing, splitting, numbers, edit distance. Pure functions over views; owns
+ * nothing but the copy that text_dup() hands out.
  */
 #include "proxy/base/text.h"
 
@@ -113,7 +113,8 @@ least(unsigned a, unsigned b, unsigned c)
 unsigned
 text_distance(struct text a, struct text b)
 {
-    unsigned row[DISTANCE_MAX + 1]; /* row[j]: distance of the first i bytes of a to the first j of b */
+    /* row[j]: distance of the first i bytes of a to the first j of b */
+    unsigned row[DISTANCE_MAX + 1];
     if (a.len > DISTANCE_MAX || b.len > DISTANCE_MAX)
         return DISTANCE_MAX;
     for (unsigned j = 0; j <= b.len; j++)

@@ -41,14 +41,15 @@ text_eq(struct text a, struct text b)
 static inline bool
 text_starts(struct text text, struct text prefix)
 {
-    return text.len >= prefix.len && (prefix.len == 0 || memcmp(text.ptr, prefix.ptr, prefix.len) == 0);
+    return text.len >= prefix.len &&
+           (prefix.len == 0 || memcmp(text.ptr, prefix.ptr, prefix.len) == 0);
 }
 
 static inline bool
 text_ends(struct text text, struct text suffix)
 {
-    return text.len >= suffix.len &&
-           (suffix.len == 0 || memcmp(text.ptr + text.len - suffix.len, suffix.ptr, suffix.len) == 0);
+    return text.len >= suffix.len && (suffix.len == 0 || memcmp(text.ptr + text.len - suffix.len,
+                                                                suffix.ptr, suffix.len) == 0);
 }
 
 /* The part from `offset` on; empty when offset is past the end. */
@@ -64,9 +65,10 @@ struct text text_trim(struct text text);               /* spaces and tabs at bot
 /* Index of the first `byte` at or after `from`, or -1. */
 ptrdiff_t text_find(struct text text, char byte, size_t from);
 /* Split off the part before the next `separator` from *rest (trimmed); false when *rest is used up.
- * "a,,b" gives "a", "", "b". */
+ * "a,,b" gives "a", "", "b"; nothing behind the last separator is not a part. */
 bool text_next(struct text *rest, char separator, struct text *part);
-/* Decimal digits only, no sign or blanks: true and *value, or false when empty, not digits or > UINT64_MAX. */
+/* Decimal digits only, no sign or blanks: true and *value, or false when empty, not digits or
+ * over UINT64_MAX. */
 bool text_to_u64(struct text text, uint64_t *value);
 /* As a new NUL-terminated string, owned by the caller (mem_free). */
 char *text_dup(struct text text);

@@ -1,0 +1,169 @@
+/*
+ * Chunks and their per-worker pool.
+ *
+ * Owns the free lists; a chunk in use is owned by whoever holds its references. Happy path: get
+ * pops a free list, put pushes on it, each also moves the budget's `used`. Chunks of the two large
+ * classes are mapped, not taken from malloc's heap: only then does giving them back after a burst
+ * give the memory back, because nothing small can lie behind them. Failure: no budget, get returns
+ * NULL; out of memory aborts.
+ */
+#include "proxy/base/chunk.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "proxy/base/check.h"
+#include "proxy/base/mem.h"
+#include "proxy/base/poison.h"
+
+enum { CHUNK_MAPPED = 2 /* from this class on */ };
+
+static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 16384, 65536};
+/* Free lists: never more than these, and no class holds more than a 16th of the budget. */
+static const uint32_t free_max[CHUNK_CLASSES] = {8192, 4096, 1024, 512};
+/* What trimming leaves, so that a call after a quiet second finds warm memory: 320 KiB in all. */
+static const uint32_t free_kept[CHUNK_CLASSES] = {64, 16, 8, 2};
+
+#define CHUNK_CAP(size) ((uint32_t)((size)-offsetof(struct chunk, data)))
+
+uint32_t
+chunk_class_cap(unsigned size_class)
+{
+    return CHUNK_CAP(class_bytes[size_class]);
+}
+
+static unsigned
+class_for(size_t bytes)
+{
+    return (unsigned)(bytes > CHUNK_CAP(512)) + (bytes > CHUNK_CAP(2048)) +
+           (bytes > CHUNK_CAP(16384));
+}
+
+void
+chunk_pool_init(struct chunk_pool *pool, struct budget *budget)
+{
+    *pool = (struct chunk_pool){.allocations = 0};
+    budget_lease_init(&pool->lease, budget);
+    for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
+        uint64_t share = budget->total / 16 / class_bytes[i];
+        pool->free_max[i] = share < free_max[i] ? (uint32_t)share : free_max[i];
+    }
+}
+
+static void *
+heap_get(unsigned size_class)
+{
+    if (size_class < CHUNK_MAPPED)
+        return mem_alloc(class_bytes[size_class]);
+    void *memory = mmap(NULL, class_bytes[size_class], PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(memory != MAP_FAILED); /* out of memory */
+    return memory;
+}
+
+static void
+heap_put(void *memory, unsigned size_class)
+{
+    if (size_class < CHUNK_MAPPED)
+        mem_free(memory);
+    /* Unmapping may split a mapping and so fail at the kernel's limit of them: then let the pages
+     * go and lose the addresses. */
+    else if (munmap(memory, class_bytes[size_class]) != 0)
+        madvise(memory, class_bytes[size_class], MADV_DONTNEED);
+}
+
+/* A free chunk's first word is the next one. */
+static void *
+pop_free(struct chunk_pool *pool, unsigned size_class)
+{
+    void **free_chunk = pool->free[size_class];
+    poison_live(free_chunk, class_bytes[size_class]);
+    pool->free[size_class] = *free_chunk;
+    uint32_t count = --pool->free_count[size_class];
+    if (count < pool->free_low[size_class])
+        pool->free_low[size_class] = count;
+    return free_chunk;
+}
+
+static void
+push_free(struct chunk_pool *pool, void *memory, unsigned size_class)
+{
+    void **free_chunk = memory;
+    *free_chunk = pool->free[size_class];
+    pool->free[size_class] = free_chunk;
+    pool->free_count[size_class]++;
+    poison_free(free_chunk, class_bytes[size_class]);
+}
+
+static void
+shrink_free(struct chunk_pool *pool, unsigned size_class, uint32_t count)
+{
+    while (count-- > 0)
+        heap_put(pop_free(pool, size_class), size_class);
+    pool->free_low[size_class] = pool->free_count[size_class];
+}
+
+void
+chunk_pool_trim(struct chunk_pool *pool)
+{
+    for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
+        uint32_t idle = pool->free_low[i];
+        shrink_free(pool, i, idle > free_kept[i] ? idle - free_kept[i] : 0);
+    }
+    budget_lease_trim(&pool->lease);
+}
+
+void
+chunk_pool_fini(struct chunk_pool *pool)
+{
+    for (unsigned i = 0; i < CHUNK_CLASSES; i++)
+        shrink_free(pool, i, pool->free_count[i]);
+    budget_lease_fini(&pool->lease); /* checks that every chunk is back */
+}
+
+/* Whether a body of that size may not go into the last eighth. Only long ones pay for asking. */
+static bool
+too_late(const struct chunk_pool *pool, uint64_t body_bytes)
+{
+    return body_bytes > CHUNK_LAST_BODY && budget_pressure(&pool->lease) == BUDGET_LAST;
+}
+
+struct chunk *
+chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes)
+{
+    unsigned size_class = class_for(bytes);
+    if (__builtin_expect(!budget_take(&pool->lease, class_bytes[size_class]), 0))
+        return NULL;
+    if (__builtin_expect(too_late(pool, body_bytes ? body_bytes : bytes), 0)) {
+        budget_give(&pool->lease, class_bytes[size_class]);
+        return NULL;
+    }
+    struct chunk *chunk;
+    if (pool->free[size_class]) {
+        chunk = pop_free(pool, size_class);
+    } else {
+        chunk = heap_get(size_class);
+        pool->allocations++;
+    }
+    chunk->refs = 1;
+    chunk->cap = CHUNK_CAP(class_bytes[size_class]);
+    chunk->used = 0;
+    chunk->size_class = (uint8_t)size_class;
+    chunk->pool = pool;
+    return chunk;
+}
+
+void
+chunk_put(struct chunk *chunk)
+{
+    check(chunk->refs > 0);
+    if (--chunk->refs > 0)
+        return;
+    struct chunk_pool *pool = chunk->pool;
+    unsigned size_class = chunk->size_class;
+    budget_give(&pool->lease, class_bytes[size_class]);
+    if (__builtin_expect(pool->free_count[size_class] < pool->free_max[size_class], 1))
+        push_free(pool, chunk, size_class);
+    else
+        heap_put(chunk, size_class);
+}

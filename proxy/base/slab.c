@@ -1,0 +1,143 @@
+/*
+ * Fixed-size objects from free lists, with a header that remembers the class.
+ *
+ * Owns what lies on the free lists; live objects are their callers'. Happy path: alloc pops, free
+ * pushes, neither branches on more than the class and an empty list. Failure: none (out of memory
+ * aborts).
+ */
+#include "proxy/base/slab.h"
+
+#include <string.h>
+
+#include "proxy/base/check.h"
+#include "proxy/base/mem.h"
+#include "proxy/base/poison.h"
+
+enum {
+    SLAB_LARGE = SLAB_CLASSES,   /* the class of what came from the heap directly */
+    SLAB_FREE_BYTES = 1 << 20,   /* a free list's bound, bytes */
+    SLAB_KEPT_BYTES = 16 * 1024, /* what trimming leaves of a class, bytes */
+};
+
+/* Before each object; while it lies on a free list, `next` stands where the object was. */
+struct slab_header {
+    size_t room; /* bytes behind the header */
+    uint32_t size_class;
+    uint32_t unused;
+};
+
+_Static_assert(sizeof(struct slab_header) == 16, "objects must stay 16-byte aligned");
+
+static struct slab_header *
+header_of(void *memory)
+{
+    return (struct slab_header *)memory - 1;
+}
+
+static uint32_t
+class_bytes(unsigned size_class)
+{
+    return (size_class + 1) * SLAB_STEP; /* header included */
+}
+
+void
+slab_init(struct slab *slab)
+{
+    memset(slab, 0, sizeof(*slab));
+}
+
+static void *
+pop_free(struct slab *slab, unsigned size_class)
+{
+    void **object = slab->free[size_class];
+    poison_live(object, class_bytes(size_class) - sizeof(struct slab_header));
+    slab->free[size_class] = *object;
+    uint32_t count = --slab->free_count[size_class];
+    if (count < slab->free_low[size_class])
+        slab->free_low[size_class] = count;
+    return object;
+}
+
+static void
+shrink_free(struct slab *slab, unsigned size_class, uint32_t count)
+{
+    while (count-- > 0)
+        mem_free(header_of(pop_free(slab, size_class)));
+    slab->free_low[size_class] = slab->free_count[size_class];
+}
+
+void
+slab_trim(struct slab *slab)
+{
+    for (unsigned i = 0; i < SLAB_CLASSES; i++) {
+        uint32_t idle = slab->free_low[i], kept = SLAB_KEPT_BYTES / class_bytes(i);
+        shrink_free(slab, i, idle > kept ? idle - kept : 0);
+    }
+}
+
+void
+slab_fini(struct slab *slab)
+{
+    for (unsigned i = 0; i < SLAB_CLASSES; i++)
+        shrink_free(slab, i, slab->free_count[i]);
+}
+
+static void *
+new_object(size_t bytes, unsigned size_class)
+{
+    struct slab_header *header = mem_alloc(bytes);
+    *header = (struct slab_header){.room = bytes - sizeof(*header), .size_class = size_class};
+    return header + 1;
+}
+
+void *
+slab_alloc(struct slab *slab, size_t bytes)
+{
+    check(bytes < SIZE_MAX / 2);
+    size_t size_class = (bytes + sizeof(struct slab_header) - 1) / SLAB_STEP;
+    if (__builtin_expect(size_class >= SLAB_CLASSES, 0))
+        return new_object(bytes + sizeof(struct slab_header), SLAB_LARGE);
+    if (slab->free[size_class])
+        return pop_free(slab, (unsigned)size_class);
+    return new_object(class_bytes((unsigned)size_class), (unsigned)size_class);
+}
+
+void *
+slab_zalloc(struct slab *slab, size_t bytes)
+{
+    return memset(slab_alloc(slab, bytes), 0, bytes);
+}
+
+void *
+slab_realloc(struct slab *slab, void *memory, size_t bytes)
+{
+    if (!memory)
+        return slab_alloc(slab, bytes);
+    size_t room = header_of(memory)->room;
+    if (bytes <= room)
+        return memory;
+    void *larger = slab_alloc(slab, bytes);
+    memcpy(larger, memory, room);
+    slab_free(slab, memory);
+    return larger;
+}
+
+void
+slab_free(struct slab *slab, void *memory)
+{
+    if (!memory)
+        return;
+    struct slab_header *header = header_of(memory);
+    unsigned size_class = header->size_class;
+    if (__builtin_expect(size_class == SLAB_LARGE || slab->free_count[size_class] >=
+                                                         SLAB_FREE_BYTES / class_bytes(size_class),
+                         0)) {
+        mem_free(header);
+        return;
+    }
+    void **object = memory;
+    *object = slab->free[size_class];
+    slab->free[size_class] = object;
+    slab->free_count[size_class]++;
+    poison_free(object, header->room);
+}

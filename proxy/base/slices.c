@@ -1,0 +1,271 @@
+/*
+ * Queues of slices: how bodies are held, shared, moved and cut without copying.
+ *
+ * A queue owns one reference per slice that has a chunk, and its item array. Items used are
+ * items[head … head+count); taking from the front moves `head`, room at the front is reclaimed when
+ * the array is full and half of it is dead, so that both ends are cheap on average. A queue without
+ * slices has no bytes, and the reverse: empty slices are never kept. Failure: only slices_append()
+ * can run out of budget.
+ */
+#include "proxy/base/slices.h"
+
+#include "proxy/base/check.h"
+#include "proxy/base/mem.h"
+
+/* A queue's address is part of it (inline_items): it must not be copied or moved as a struct. */
+void
+slices_init(struct slices *queue)
+{
+    queue->items = queue->inline_items;
+    queue->head = queue->count = 0;
+    queue->cap = SLICES_INLINE;
+    queue->bytes = 0;
+}
+
+static void
+put_slice(struct slice slice)
+{
+    if (slice.chunk)
+        chunk_put(slice.chunk);
+}
+
+static void
+ref_slice(struct slice slice)
+{
+    if (slice.chunk)
+        chunk_ref(slice.chunk);
+}
+
+static void
+free_items(struct slices *queue)
+{
+    if (queue->items != queue->inline_items)
+        mem_free(queue->items);
+}
+
+void
+slices_clear(struct slices *queue)
+{
+    for (uint32_t i = 0; i < queue->count; i++)
+        put_slice(queue->items[queue->head + i]);
+    free_items(queue);
+    slices_init(queue);
+}
+
+static void
+to_front(struct slices *queue)
+{
+    memmove(queue->items, queue->items + queue->head, queue->count * sizeof(*queue->items));
+    queue->head = 0;
+}
+
+/* One free item at the end. */
+static __attribute__((noinline)) void
+make_room(struct slices *queue)
+{
+    if (queue->head >= (queue->cap + 1) / 2) {
+        to_front(queue);
+        return;
+    }
+    uint32_t cap = queue->cap < 8 ? 8 : queue->cap * 2;
+    struct slice *items = mem_alloc(cap * sizeof(*items));
+    memcpy(items, queue->items + queue->head, queue->count * sizeof(*items));
+    free_items(queue);
+    queue->items = items;
+    queue->head = 0;
+    queue->cap = cap;
+}
+
+static struct slice *
+last_slice(struct slices *queue)
+{
+    return queue->count ? &queue->items[queue->head + queue->count - 1] : NULL;
+}
+
+static void
+push_item(struct slices *queue, struct slice slice)
+{
+    if (__builtin_expect(queue->head + queue->count == queue->cap, 0))
+        make_room(queue);
+    queue->items[queue->head + queue->count++] = slice;
+    queue->bytes += slice.len;
+}
+
+/* Parts of one chunk that follow each other become one slice: one reference, one iovec. */
+static bool
+joins(const struct slice *last, struct slice next)
+{
+    return last && last->chunk && last->chunk == next.chunk && last->data + last->len == next.data;
+}
+
+void
+slices_push(struct slices *queue, struct slice slice)
+{
+    struct slice *last = last_slice(queue);
+    if (slice.len == 0) {
+        put_slice(slice);
+    } else if (joins(last, slice)) {
+        last->len += slice.len;
+        queue->bytes += slice.len;
+        chunk_put(slice.chunk);
+    } else {
+        push_item(queue, slice);
+    }
+}
+
+void
+slices_push_ref(struct slices *queue, struct slice slice)
+{
+    ref_slice(slice);
+    slices_push(queue, slice);
+}
+
+void
+slices_push_front(struct slices *queue, struct slice slice)
+{
+    if (slice.len == 0) {
+        put_slice(slice);
+        return;
+    }
+    if (queue->head == 0) {
+        if (queue->count == queue->cap)
+            make_room(queue);
+        memmove(queue->items + 1, queue->items, queue->count * sizeof(*queue->items));
+        queue->head = 1;
+    }
+    queue->items[--queue->head] = slice;
+    queue->count++;
+    queue->bytes += slice.len;
+}
+
+/* The first slice leaves the array; its reference is the caller's. */
+static struct slice
+pop_front(struct slices *queue)
+{
+    struct slice slice = queue->items[queue->head];
+    queue->bytes -= slice.len;
+    queue->count--;
+    queue->head = queue->count ? queue->head + 1 : 0;
+    return slice;
+}
+
+static void
+advance_front(struct slices *queue, uint32_t bytes)
+{
+    struct slice *front = &queue->items[queue->head];
+    front->data += bytes;
+    front->len -= bytes;
+    queue->bytes -= bytes;
+}
+
+void
+slices_move(struct slices *to, struct slices *from, uint64_t bytes)
+{
+    check(bytes <= from->bytes && to != from);
+    while (bytes > 0) {
+        struct slice front = from->items[from->head];
+        if (front.len > bytes) {
+            advance_front(from, (uint32_t)bytes);
+            front.len = (uint32_t)bytes;
+            slices_push_ref(to, front);
+            return;
+        }
+        bytes -= front.len;
+        slices_push(to, pop_front(from));
+    }
+}
+
+void
+slices_share(struct slices *to, const struct slices *from)
+{
+    check(to != from);
+    for (uint32_t i = 0; i < from->count; i++)
+        slices_push_ref(to, from->items[from->head + i]);
+}
+
+void
+slices_drop(struct slices *queue, uint64_t bytes)
+{
+    check(bytes <= queue->bytes);
+    while (bytes > 0) {
+        uint32_t len = queue->items[queue->head].len;
+        if (len > bytes) {
+            advance_front(queue, (uint32_t)bytes);
+            return;
+        }
+        bytes -= len;
+        put_slice(pop_front(queue));
+    }
+}
+
+void
+slices_peek(const struct slices *queue, void *into, size_t len)
+{
+    uint8_t *out = into;
+    check(len <= queue->bytes);
+    for (const struct slice *item = queue->items + queue->head; len > 0; item++) {
+        size_t part = item->len < len ? item->len : len;
+        memcpy(out, item->data, part);
+        out += part;
+        len -= part;
+    }
+}
+
+/*
+ * Fill the free end of the last chunk; returns how many bytes went there. Only when the last slice
+ * ends where the chunk does: then nobody, here or in another queue that shares the chunk, has bytes
+ * behind it.
+ */
+static size_t
+fill_last(struct slices *queue, const uint8_t *bytes, size_t len)
+{
+    struct slice *last = last_slice(queue);
+    if (!last || !last->chunk)
+        return 0;
+    struct chunk *chunk = last->chunk;
+    if (last->data + last->len != chunk->data + chunk->used)
+        return 0;
+    size_t room = chunk->cap - chunk->used, part = len < room ? len : room;
+    memcpy(chunk->data + chunk->used, bytes, part);
+    chunk->used += (uint32_t)part;
+    last->len += (uint32_t)part;
+    queue->bytes += part;
+    return part;
+}
+
+/*
+ * What to ask the pool for when `ahead` bytes are still to come: bodies of a bit more than 16K take
+ * two or three of those chunks (as many slices as a queue holds inline), not a 64K one that stays
+ * mostly empty.
+ */
+static size_t
+chunk_want(uint64_t ahead)
+{
+    size_t middle = chunk_class_cap(CHUNK_CLASSES - 2), large = chunk_class_cap(CHUNK_CLASSES - 1);
+    if (ahead > middle && ahead <= SLICES_INLINE * middle)
+        return middle;
+    return ahead < large ? (size_t)ahead : large;
+}
+
+bool
+slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
+              uint64_t body_bytes)
+{
+    const uint8_t *from = bytes;
+    uint64_t end = queue->bytes + len;
+    if (body_bytes < end)
+        body_bytes = end;
+    if (len == 0)
+        return true;
+    size_t part = fill_last(queue, from, len);
+    for (from += part, len -= part; len > 0; from += part, len -= part) {
+        struct chunk *chunk = chunk_get(pool, chunk_want(body_bytes - queue->bytes), body_bytes);
+        if (!chunk)
+            return false;
+        part = len < chunk->cap ? len : chunk->cap;
+        memcpy(chunk->data, from, part);
+        chunk->used = (uint32_t)part;
+        push_item(queue, (struct slice){chunk, chunk->data, (uint32_t)part});
+    }
+    return true;
+}
