@@ -8,6 +8,8 @@
 #include "proxy/wire/status.h"
 #include "proxy/base/arena.h"
 
+#define ERROR_JSON_MAX_BYTES ((size_t)4 << 20) /* longer bodies are not parsed */
+
 enum error_json {
     ERROR_JSON_OK,      /* *status is the error, its texts and details in the arena */
     ERROR_JSON_NO_CODE, /* a JSON object without `code`: dubbo-java's "Invoker not found" and REST errors */

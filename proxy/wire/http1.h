@@ -46,15 +46,21 @@ struct http1_reader {
     char *line;
     size_t line_cap;
     bool head_request_reply; /* set by http1_reader_expect_head */
+    uint8_t lengths, codings, hosts; /* how many fields of that name the head has (saturated) */
+    bool close_asked, keep_alive_asked; /* tokens of the connection field */
 };
 
 void http1_reader_init(struct http1_reader *reader, enum http1_role role, size_t max_head, struct arena *arena);
 void http1_reader_fini(struct http1_reader *reader); /* frees what it holds; not the arena */
 /* Ready for the next message on the same connection, with a fresh arena. */
 void http1_reader_restart(struct http1_reader *reader, struct arena *arena);
-/* The next response answers a HEAD request: no body whatever its length says. */
+/* The next response answers a HEAD request: no body whatever its length says. Call after init or restart. */
 void http1_reader_expect_head(struct http1_reader *reader);
-/* Step over input as prefix_next() does. */
+/*
+ * Step over input as prefix_next() does. After HTTP1_END and HTTP1_BAD nothing more is used and the event repeats.
+ * All 1xx heads and the final one share max_head, so that a flood of 1xx ends; fields of a 1xx head are valid until
+ * the next step. Text of the head is in the arena; *body points into the input.
+ */
 enum http1_event http1_reader_next(struct http1_reader *reader, const uint8_t **data, size_t *len,
                                    const uint8_t **body, size_t *body_len);
 /* The peer closed: HTTP1_END when the message ended there legally (until_close), else HTTP1_BAD / NEED_MORE between messages. */
@@ -62,7 +68,11 @@ enum http1_event http1_reader_eof(struct http1_reader *reader);
 /* True while no byte of a message has been read. */
 bool http1_reader_idle(const struct http1_reader *reader);
 
-/* Writers append to a buffer. Fields with names that start with ':' are skipped; the caller adds host, length, … */
+/*
+ * Writers append to a buffer. Fields with names that start with ':' are skipped, and so are those whose name or value
+ * would break the message (line ends, control bytes); the caller adds host, length, … Bytes that a request target
+ * must not have are percent-encoded.
+ */
 void http1_write_request(struct strbuf *out, struct text method, struct text target, const struct fields *fields);
 void http1_write_response(struct strbuf *out, int status, const struct fields *fields);
 void http1_write_chunk_head(struct strbuf *out, uint64_t bytes); /* "1f\r\n" */

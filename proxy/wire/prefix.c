@@ -67,14 +67,15 @@ prefix_next(struct prefix_reader *reader, const uint8_t **data, size_t *len, con
 {
     if (reader->have == PREFIX_BYTES)
         return body_next(reader, data, len, body, body_len);
-    if (*len == 0 && reader->have == 0)
-        return PREFIX_NEED_MORE;
-    if (reader->have == 0)
-        reader->bytes[0] = **data; /* not yet used up: the flag alone decides */
-    if (reader->bytes[0] > 1)
+    if (reader->have > 0 && reader->bytes[0] > 1)
         return PREFIX_BAD_FLAG;
     if (*len == 0)
         return PREFIX_NEED_MORE;
+    if (reader->have == 0 && **data > 1) {
+        reader->bytes[0] = **data;
+        reader->have = 1; /* remembered: no later input makes it good again */
+        return PREFIX_BAD_FLAG;
+    }
     if (reader->have == 0 && *len >= PREFIX_BYTES) {
         const uint8_t *prefix = *data;
 

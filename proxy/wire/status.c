@@ -104,15 +104,10 @@ status_from_http(int http_status, enum dialect dialect)
         {413, RPC_RESOURCE_EXHAUSTED}, {429, RPC_UNAVAILABLE},       {431, RPC_RESOURCE_EXHAUSTED},
         {502, RPC_UNAVAILABLE},        {503, RPC_UNAVAILABLE},       {504, RPC_UNAVAILABLE},
     };
-    static const struct map_row connect[] = {
-        {400, RPC_INTERNAL},    {401, RPC_UNAUTHENTICATED}, {403, RPC_PERMISSION_DENIED},
-        {404, RPC_UNIMPLEMENTED}, {429, RPC_UNAVAILABLE},   {502, RPC_UNAVAILABLE},
-        {503, RPC_UNAVAILABLE}, {504, RPC_UNAVAILABLE},
-    };
 
     if (dialect == DIALECT_TRIPLE)
         return MAP_LOOK_UP(triple, http_status, RPC_UNKNOWN);
-    return MAP_LOOK_UP(connect, http_status, RPC_UNKNOWN);
+    return status_from_http_framed(http_status); /* Connect took gRPC's table over */
 }
 
 int

@@ -1,0 +1,97 @@
+/*
+ * Header names to their meaning.
+ *
+ * Owns the list of names that are anything but metadata. Does not own what a codec does with a class.
+ * A look-up is one switch on the length and at most four comparisons; most metadata names meet none.
+ */
+#include "proxy/wire/header_class.h"
+
+struct named_class {
+    const char *name; /* as long as the group says */
+    enum header_class class;
+};
+
+enum { LONGEST = 24, GROUP = 5 };
+
+/* By length of the name; unused rows end a group. */
+static const struct named_class classes[LONGEST + 1][GROUP] = {
+    [2] = {{"te", HEADER_TE}},
+    [4] = {{"host", HEADER_HOST}, {"date", HEADER_DATE_SERVER_NOISE}},
+    [5] = {{"allow", HEADER_DATE_SERVER_NOISE}},
+    [6] = {{"accept", HEADER_ACCEPT}, {"expect", HEADER_EXPECT}, {"server", HEADER_DATE_SERVER_NOISE}},
+    [7] = {{"trailer", HEADER_TRAILER}, {"upgrade", HEADER_HOP}, {"alt-svc", HEADER_DATE_SERVER_NOISE}},
+    [8] = {{"trailer-", HEADER_TRAILER_EMPTY}},
+    [10] = {{"user-agent", HEADER_USER_AGENT}, {"connection", HEADER_HOP}, {"keep-alive", HEADER_HOP}},
+    [11] = {{"grpc-status", HEADER_GRPC_STATUS}, {"accept-post", HEADER_DATE_SERVER_NOISE}},
+    [12] = {{"content-type", HEADER_CONTENT_TYPE},
+            {"grpc-timeout", HEADER_GRPC_TIMEOUT},
+            {"grpc-message", HEADER_GRPC_MESSAGE}},
+    [13] = {{"grpc-encoding", HEADER_GRPC_ENCODING}},
+    [14] = {{"content-length", HEADER_CONTENT_LENGTH}},
+    [15] = {{"accept-encoding", HEADER_ACCEPT_ENCODING}, {"tri-status-code", HEADER_TRI_STATUS_CODE}},
+    [16] = {{"content-encoding", HEADER_CONTENT_ENCODING}, {"proxy-connection", HEADER_HOP}},
+    [17] = {{"triple-timeout-ms", HEADER_TRIPLE_TIMEOUT},
+            {"tri-service-group", HEADER_TRI_SERVICE_GROUP},
+            {"transfer-encoding", HEADER_HOP}},
+    [18] = {{"connect-timeout-ms", HEADER_CONNECT_TIMEOUT}},
+    [19] = {{"tri-service-version", HEADER_TRI_SERVICE_VERSION}},
+    [20] = {{"grpc-accept-encoding", HEADER_GRPC_ACCEPT_ENCODING}},
+    [23] = {{"grpc-status-details-bin", HEADER_GRPC_STATUS_DETAILS},
+            {"triple-protocol-version", HEADER_TRIPLE_VERSION}},
+    [24] = {{"connect-protocol-version", HEADER_CONNECT_VERSION}},
+};
+
+static enum header_class
+prefix_class(struct text name)
+{
+    if (name.ptr[0] == ':')
+        return HEADER_PSEUDO;
+    if (name.ptr[0] == 'g' && text_starts(name, TEXT("grpc-")))
+        return HEADER_GRPC_OTHER;
+    if (name.ptr[0] == 't' && name.len > 8 && text_starts(name, TEXT("trailer-")))
+        return HEADER_TRAILER_PREFIXED;
+    return HEADER_CUSTOM;
+}
+
+enum header_class
+header_class_of(struct text name)
+{
+    if (name.len == 0)
+        return HEADER_CUSTOM;
+    if (name.len <= LONGEST) {
+        const struct named_class *group = classes[name.len];
+
+        for (; group->name != NULL; group++)
+            if (memcmp(group->name, name.ptr, name.len) == 0)
+                return group->class;
+    }
+    return prefix_class(name);
+}
+
+/* RFC 9110 section 5.6.2, without capitals. */
+static const bool name_bytes[256] = {
+    ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1, ['&'] = 1, ['\''] = 1, ['*'] = 1, ['+'] = 1,
+    ['-'] = 1, ['.'] = 1, ['^'] = 1, ['_'] = 1, ['`'] = 1, ['|'] = 1,  ['~'] = 1, ['0' ... '9'] = 1,
+    ['a' ... 'z'] = 1,
+};
+
+bool
+header_name_valid(struct text name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!name_bytes[(uint8_t)name.ptr[i]])
+            return false;
+    return name.len > 0;
+}
+
+bool
+header_value_valid(struct text value)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        uint8_t byte = (uint8_t)value.ptr[i];
+
+        if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
+            return false;
+    }
+    return true;
+}
