@@ -86,6 +86,32 @@ histogram_merge(struct histogram *into, const struct histogram *from)
         add(&into->cells[i], load(&from->cells[i]));
 }
 
+void
+histogram_copy(struct histogram *into, const struct histogram *from)
+{
+    store(&into->count, load(&from->count));
+    store(&into->sum_ns, load(&from->sum_ns));
+    store(&into->max_ns, load(&from->max_ns));
+    for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
+        store(&into->cells[i], load(&from->cells[i]));
+}
+
+static void
+take(_Atomic uint64_t *cell, uint64_t value)
+{
+    uint64_t old = load(cell);
+    store(cell, old > value ? old - value : 0);
+}
+
+void
+histogram_subtract(struct histogram *into, const struct histogram *from)
+{
+    take(&into->count, load(&from->count));
+    take(&into->sum_ns, load(&from->sum_ns));
+    for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
+        take(&into->cells[i], load(&from->cells[i]));
+}
+
 static uint64_t
 cells_total(const struct histogram *histogram)
 {

@@ -29,6 +29,11 @@ void histogram_reset(struct histogram *histogram);                     /* the wr
 /* `into` is private to the caller. */
 void histogram_merge(struct histogram *into, const struct histogram *from);
 void histogram_summarize(const struct histogram *histogram, struct histogram_summary *summary);
+/* The writer of `into` only: the same values, store by store, never passing through zero. */
+void histogram_copy(struct histogram *into, const struct histogram *from);
+/* Takes what `from` counted out of `into`, which is private to the caller; stops at zero. max_ns
+ * stays. */
+void histogram_subtract(struct histogram *into, const struct histogram *from);
 /* How many values were <= bound_ns, for Prometheus buckets (by whole cells; exact at their edges).
  */
 uint64_t histogram_count_below(const struct histogram *histogram, uint64_t bound_ns);
