@@ -64,10 +64,10 @@ final class Consumer {
         cases.add("wrapper_crash", this::wrapperCrash);
     }
 
-    private <T> T refer(Class<T> type, String proxy, String group, String version, int timeoutMs) {
+    private <T> T refer(Class<T> type, String path, String proxy, String group, String version, int timeoutMs) {
         ReferenceConfig<T> reference = new ReferenceConfig<>();
         reference.setInterface(type);
-        reference.setUrl(url);
+        reference.setUrl(url + path);
         reference.setProxy(proxy);
         reference.setTimeout(timeoutMs);
         reference.setRetries(0);
@@ -82,12 +82,14 @@ final class Consumer {
     }
 
     private Echo echo(String group, String version, int timeoutMs) {
-        return refer(Echo.class, "nativestub", group, version, timeoutMs);
+        // Only the Java interface's path is looked up by group and version; the proto name's is not.
+        String path = group.isEmpty() && version.isEmpty() ? "" : "/" + Echo.class.getName();
+        return refer(Echo.class, path, "nativestub", group, version, timeoutMs);
     }
 
     private Greeter greeter() {
         if (greeter == null) {
-            greeter = refer(Greeter.class, "javassist", "", "", 5000);
+            greeter = refer(Greeter.class, "", "javassist", "", "", 5000);
         }
         return greeter;
     }
@@ -310,7 +312,7 @@ final class Consumer {
     }
 
     private void wrapperObject(Cases.Facts facts) {
-        Greeter.Card card = greeter().card("ann", 3, List.of("red", "green"));
+        Greeter.Card card = greeter().card("ann", 3, new ArrayList<>(List.of("red", "green")));
         Expect.equal("name", "ann", card.name);
         Expect.equal("copies", 3, card.copies);
         Expect.equal("tags", List.of("red", "green"), card.tags);

@@ -2,6 +2,7 @@ package org.tributary.interop;
 
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.dubbo.common.stream.StreamObserver;
 import org.apache.dubbo.rpc.CancellationContext;
 import org.apache.dubbo.rpc.RpcContext;
 
@@ -13,10 +14,18 @@ final class Counters {
 
     /** One call; made in the thread that Dubbo calls the handler in. */
     final class Call {
-        private final CancellationContext context = RpcContext.getCancellationContext();
+        private final CancellationContext context;
         private final AtomicBoolean open = new AtomicBoolean(true);
 
+        /** A unary call. Dubbo gives its handler no sign of a cancelled call: 3.3's context may be another call's. */
         Call() {
+            context = null;
+            started.incrementAndGet();
+        }
+
+        /** A stream, by the observer that its replies go to. */
+        Call(StreamObserver<SayReply> replies) {
+            context = contextOf(replies);
             started.incrementAndGet();
         }
 
@@ -49,6 +58,16 @@ final class Counters {
                 }
             }
             return !gone();
+        }
+    }
+
+    // 3.2's observers and 3.3's have this method, but no common type that declares it.
+    private static CancellationContext contextOf(StreamObserver<SayReply> replies) {
+        try {
+            Object own = replies.getClass().getMethod("getCancellationContext").invoke(replies);
+            return own == null ? RpcContext.getCancellationContext() : (CancellationContext) own;
+        } catch (ReflectiveOperationException e) {
+            return RpcContext.getCancellationContext();
         }
     }
 }

@@ -1,6 +1,7 @@
 package org.tributary.interop;
 
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -48,7 +49,7 @@ final class EchoService extends DubboEchoTriple.EchoImplBase {
 
     @Override
     public void expand(SayRequest request, StreamObserver<SayReply> replies) {
-        Counters.Call call = seen.new Call();
+        Counters.Call call = seen.new Call(replies);
         try {
             Map<String, String> headers = headers();
             attach(request);
@@ -73,7 +74,7 @@ final class EchoService extends DubboEchoTriple.EchoImplBase {
 
     /** The requests of one call as Dubbo hands them over; the first one rules. */
     private abstract class Requests implements StreamObserver<SayRequest> {
-        final Counters.Call call = seen.new Call();
+        final Counters.Call call;
         final Map<String, String> headers = headers();
         final StreamObserver<SayReply> replies;
         SayRequest first;
@@ -82,6 +83,7 @@ final class EchoService extends DubboEchoTriple.EchoImplBase {
 
         Requests(StreamObserver<SayReply> replies) {
             this.replies = replies;
+            call = seen.new Call(replies);
         }
 
         @Override
@@ -190,10 +192,16 @@ final class EchoService extends DubboEchoTriple.EchoImplBase {
         return TriRpcStatus.fromCode(wanted.getCode()).withDescription(wanted.getMessage()).asException();
     }
 
+    /** Dubbo takes -bin off a key and decodes the value: undone, so that the reply shows what was sent. */
     private static Map<String, String> headers() {
         Map<String, String> headers = new TreeMap<>();
-        RpcContext.getServerAttachment().getObjectAttachments()
-                .forEach((key, value) -> headers.put(key, String.valueOf(value)));
+        RpcContext.getServerAttachment().getObjectAttachments().forEach((key, value) -> {
+            if (value instanceof byte[]) {
+                headers.put(key + "-bin", Base64.getEncoder().withoutPadding().encodeToString((byte[]) value));
+            } else {
+                headers.put(key, String.valueOf(value));
+            }
+        });
         return headers;
     }
 

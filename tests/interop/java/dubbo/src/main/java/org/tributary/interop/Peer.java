@@ -1,8 +1,5 @@
 package org.tributary.interop;
 
-import java.util.logging.Level;
-import java.util.logging.LogManager;
-import java.util.logging.Logger;
 import org.apache.dubbo.config.ApplicationConfig;
 import org.apache.dubbo.config.RegistryConfig;
 import org.apache.dubbo.config.bootstrap.DubboBootstrap;
@@ -18,8 +15,6 @@ final class Peer {
     private Peer() {}
 
     static DubboBootstrap bootstrap(String name) {
-        LogManager.getLogManager().reset();
-        Logger.getLogger("").setLevel(Level.OFF);
         System.setProperty("dubbo.application.logger", "jdk");
         System.setProperty("dubbo.service.shutdown.wait", "100");
         ApplicationConfig application = new ApplicationConfig(name);

@@ -31,11 +31,12 @@ final class Provider {
         ProtocolConfig protocol = new ProtocolConfig("tri", port);
         protocol.setHost(Peer.LOOPBACK);
         bootstrap.protocol(protocol)
-                .service(service(Echo.class, new EchoService(seen, "", ""), "", ""))
-                .service(service(Echo.class, new EchoService(seen, "grey", "2.0"), "grey", "2.0"))
-                .service(service(Echo.class, new EchoService(seen, "", "1.1"), "", "1.1"))
                 .service(service(Greeter.class, new GreeterService(), "", ""))
                 .start();
+        // One after another, the plain one first: whichever comes first answers on the proto name.
+        service(Echo.class, new EchoService(seen, "", ""), "", "").export();
+        service(Echo.class, new EchoService(seen, "grey", "2.0"), "grey", "2.0").export();
+        service(Echo.class, new EchoService(seen, "", "1.1"), "", "1.1").export();
         Signal.handle(new Signal("TERM"), signal -> System.exit(0));
         out.println("READY 127.0.0.1:" + port);
         out.flush();
