@@ -1,0 +1,280 @@
+"""grpc-go calls dubbo-go: directly, as the baseline, and through the proxy on every kind of route.
+
+The cases live in go/cmd/grpc-client; each is a test of its own here, once per way to the provider.
+What differs between the ways is decided in the client (-direct): code 17, which the proxy turns into
+UNKNOWN for gRPC clients.
+"""
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from peers import (Process, Provider, Proxy, case_lines, check_case, go_programs, go_provider,  # noqa: F401
+                   tributary_binary)
+
+STATUS_NAMES = ("canceled unknown invalidargument deadlineexceeded notfound alreadyexists permissiondenied "
+                "resourceexhausted failedprecondition aborted outofrange unimplemented internal unavailable "
+                "dataloss unauthenticated").split()
+
+CASES = """
+    echo request_of_zero_bytes reply_of_zero_bytes message_of_exactly_4_mib_both_ways
+    message_just_over_1_mib message_of_exactly_1_mib reply_of_1_mib_to_a_small_request
+    reply_sizes_around_the_content_length_limit request_metadata_keeps_values_and_order
+    response_metadata_keeps_values_and_order metadata_of_8_kib no_foreign_response_metadata
+    request_headers_do_not_leak gzip_request gzip_request_of_1_mib
+    group_and_version_choose_the_implementation unknown_method_is_unimplemented
+    unknown_service_is_unimplemented health_check sequential_500_calls
+    concurrent_1000_calls_on_one_connection
+    status_without_message status_with_message_of_2_kib status_keeps_metadata details_arrive_in_order
+    details_of_unknown_type_arrive plain_error_is_a_business_error code_17_keeps_details_and_metadata
+    deadline_expires_on_time_and_stops_the_provider deadline_of_a_stream_expires_and_stops_the_provider
+    provider_sees_the_remaining_deadline no_deadline_stays_none cancelled_unary_call_stops_the_provider
+    cancelled_stream_stops_the_provider stream_reaches_the_provider_before_its_first_message
+    server_stream_delivers_in_order server_stream_of_no_messages client_stream_is_counted
+    client_stream_of_no_messages bidi_stream_ping_pong_100 bidi_stream_of_no_messages
+    half_close_then_more_replies streamed_messages_are_not_held_back
+    response_headers_arrive_before_the_first_message stream_metadata_both_ways server_stream_fails_midway
+    server_stream_fails_before_its_first_message client_stream_fails_before_half_close
+    bidi_stream_fails_midway stream_details_and_trailers_on_failure stream_plain_error_is_a_business_error
+    stream_of_large_messages slow_reader_does_not_stop_other_calls stream_group_and_version
+""".split() + [f"status_{code:02}_{name}_with_special_message" for code, name in enumerate(STATUS_NAMES, 1)]
+
+PARITY = """
+    echo zero_byte_request zero_byte_reply reply_of_4096 reply_of_1_mib request_of_900_kib
+    request_of_2_mib metadata plain_error code_17_with_details code_5_stock code_5_with_details
+    code_6_with_metadata empty_message deadline
+""".split() + [f"code_{code:02}" for code in range(1, 17)]
+
+SERVICE = "/tributary.interop.Echo"
+
+
+# --- the baseline ---------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def direct_lines(go_programs, go_provider):
+    return case_lines([go_programs["grpc-client"], "-addr", go_provider.address, "-direct"])
+
+
+def test_every_case_of_the_client_is_a_test_here(go_programs):
+    listed = subprocess.run([go_programs["grpc-client"], "-list"], text=True, check=True,
+                            stdout=subprocess.PIPE).stdout.split()
+    assert sorted(listed) == sorted(CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_direct(direct_lines, case):
+    check_case(direct_lines, case)
+
+
+# --- through the proxy ----------------------------------------------------------------------------
+
+def upstream(provider, **more):
+    return {"endpoints": provider.address, **more}
+
+
+def route(listener, match="*", **more):
+    return {"match": match, "listener": listener, "upstream": listener, **more}
+
+
+def all_ways(provider):
+    """One listener a way; each has an upstream of its own, so that nothing is learnt across ways."""
+    return {
+        "upstream auto": upstream(provider),
+        "route auto": route("auto"),
+        # Explicit types: what is unary must leave bare, what is a stream must be framed.
+        "upstream explicit": upstream(provider, wire="bare"),
+        "route explicit-say": route("explicit", f"{SERVICE}/Say", call="unary"),
+        "route explicit-count": route("explicit", f"{SERVICE}/Count", call="unary"),
+        "route explicit-streams": route("explicit", f"{SERVICE}/*", call="stream"),
+        "route explicit-rest": route("explicit"),
+        "upstream stream": upstream(provider),
+        "route stream": route("stream", call="stream"),
+        "upstream fast": upstream(provider, wire="bare"),
+        "route fast": route("fast", call="unary"),
+        "upstream relay": upstream(provider, wire="bare"),
+        "route relay": route("relay", call="unary", fast_path="off"),
+        "upstream framed": upstream(provider, wire="framed"),
+        "route framed": route("framed"),
+    }
+
+
+WAYS = ("auto", "explicit", "stream", "fast", "relay", "framed")
+
+
+@pytest.fixture(scope="module")
+def proxy(go_provider, tmp_path_factory):
+    proxy = Proxy(WAYS, all_ways(go_provider), tmp_path_factory.mktemp("proxy")).start()
+    yield proxy
+    proxy.stop()
+
+
+class Lines:
+    """Runs all cases over one way when the first test asks, and remembers."""
+
+    def __init__(self, program, proxy):
+        self.program, self.proxy, self.ways = program, proxy, {}
+
+    def of(self, way):
+        if way not in self.ways:
+            self.ways[way] = case_lines([self.program, "-addr", self.proxy.address[way]])
+        return self.ways[way]
+
+
+@pytest.fixture(scope="module")
+def lines(go_programs, proxy):
+    return Lines(go_programs["grpc-client"], proxy)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_call_auto(lines, case):
+    check_case(lines.of("auto"), case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_call_explicit(lines, case):
+    check_case(lines.of("explicit"), case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_call_stream(lines, case):
+    check_case(lines.of("stream"), case)
+
+
+@pytest.fixture(scope="module")
+def parity_lines(go_programs, proxy):
+    targets = [f"-target={way}={proxy.address[way]}" for way in ("fast", "relay", "framed")]
+    return case_lines([go_programs["grpc-client"], "-parity", *targets])
+
+
+@pytest.mark.parametrize("call", PARITY)
+def test_parity_of_fast_relay_and_framed(parity_lines, call):
+    check_case(parity_lines, f"parity/{call}")
+
+
+def test_parity_really_went_three_ways(parity_lines, proxy):
+    routes = proxy.stats()["routes"]
+    used = {way: {path for path, calls in routes[way]["path"].items() if calls} for way in ("fast", "relay", "framed")}
+    assert used["fast"] <= {"fast", "cut_through"} and "fast" in used["fast"], used
+    assert used["relay"] == {"relay"}, used
+    assert used["framed"] == {"framed"}, used
+
+
+def test_parity_covers_every_call_of_the_client(parity_lines):
+    assert sorted(parity_lines) == sorted(f"parity/{call}" for call in PARITY)
+
+
+# --- one proxy for each of the following: their counts must be exact --------------------------------
+
+@pytest.fixture
+def own_provider(go_programs):
+    provider = Provider([go_programs["dubbo-provider"]], "dubbo-provider").start()
+    yield provider
+    provider.stop()
+
+
+def simple(provider, **proxy_keys):
+    return {"proxy": proxy_keys, "upstream echo": {"endpoints": provider.address},
+            "route echo": {"match": f"{SERVICE}/*", "upstream": "echo"}}
+
+
+@pytest.fixture
+def own_proxy(own_provider, tmp_path):
+    proxy = Proxy(["main"], simple(own_provider), tmp_path).start()
+    yield proxy
+    proxy.stop()
+
+
+def endpoint(stats):
+    return next(iter(stats["upstreams"]["echo"]["endpoints"].values()))
+
+
+def test_500_sequential_calls_use_one_upstream_connection(go_programs, own_proxy):
+    lines = case_lines([go_programs["grpc-client"], "-addr", own_proxy.address["main"], "-cases", "sequential_500_calls"])
+    check_case(lines, "sequential_500_calls")
+    stats = own_proxy.stats()
+    assert endpoint(stats)["opened"] == 1
+    assert stats["routes"]["echo"]["calls"] == 500
+    assert stats["routes"]["echo"]["status"] == {"OK": 500}
+    assert stats["routes"]["echo"]["path"]["fast"] == 500
+
+
+class Load:
+    """load-client in the background."""
+
+    def __init__(self, program, address, *arguments):
+        self.process = Process([program, "-addr", address, *arguments], "load-client")
+        self.process.wait_for(lambda: "STARTED" in self.process.errors, "start")
+
+    def result(self, seconds=60):
+        self.process.popen.wait(seconds)
+        code = self.process.stop()
+        assert code == 0, self.process.output()
+        return json.loads(self.process.lines[-1])
+
+
+def test_provider_killed_under_load_and_started_again(go_programs, own_provider, own_proxy):
+    load = Load(go_programs["load-client"], own_proxy.address["main"], "-seconds", "8", "-rate", "300", "-streams")
+    time.sleep(2)
+    before = endpoint(own_proxy.stats())
+    own_provider.kill()
+    time.sleep(2)
+    own_provider.start()
+    back_ms = time.time() * 1000
+    report = load.result()
+    stats = own_proxy.stats()
+    after = endpoint(stats)
+
+    assert report["calls"] + report["skipped"] == 8 * 300
+    assert set(report["by_status"]) == {"OK", "Unavailable"}, report
+    assert report["by_status"]["Unavailable"] > 0, "the kill was not noticed: the test shows nothing"
+    assert report["wrong_replies"] == 0
+    assert report["last_failure_ms"] - back_ms <= 2000, report
+    assert report["last_ok_ms"] > back_ms + 2000, "calls did not go on after the restart"
+    # Backoff doubles from 50 ms to 1 s: some six dials in two seconds, jitter aside.
+    assert after["opened"] - before["opened"] <= 2, (before, after)
+    assert after["failures"] - before["failures"] <= 15, (before, after)
+    assert stats["listeners"]["main"]["accepted"] == 1, "the client's connection was lost"
+    route_stats = stats["routes"]["echo"]
+    assert route_stats["calls"] == route_stats["started"] == report["calls"]
+    assert route_stats["active"] == 0
+
+
+def test_hup_under_load_loses_no_call(go_programs, own_provider, own_proxy):
+    load = Load(go_programs["load-client"], own_proxy.address["main"], "-seconds", "6", "-rate", "400", "-streams",
+                "-delay", "20")
+    generation = own_proxy.stats()["config"]["generation"]
+    good = dict(simple(own_provider))
+    for turn in range(3):
+        time.sleep(0.5)
+        good["route echo"] = {**good["route echo"], "timeout": f"{10 + turn}s"}
+        config = own_proxy.reload(own_proxy.text(good))
+        assert config == {"generation": generation + 1, "error": None}
+        generation += 1
+        time.sleep(0.5)
+        config = own_proxy.reload(own_proxy.text(good).replace("upstream = echo", "upstraem = echo"))
+        assert config["generation"] == generation, "a bad file must change nothing"
+        assert "upstraem" in config["error"], config
+    report = load.result()
+    assert report["by_status"] == {"OK": report["calls"]}, report
+    assert report["wrong_replies"] == 0
+    assert report["calls"] > 6 * 400 * 0.8, report
+    stats = own_proxy.stats()
+    assert stats["listeners"]["main"]["accepted"] == 1
+    assert endpoint(stats)["opened"] == 1, "the upstream did not change, so its connection must stay"
+
+
+def test_term_under_load_lets_running_calls_end(go_programs, own_provider, tmp_path):
+    proxy = Proxy(["main"], simple(own_provider), tmp_path).start()
+    load = Load(go_programs["load-client"], proxy.address["main"], "-seconds", "4", "-rate", "200", "-delay", "300",
+                "-concurrency", "200")
+    time.sleep(2)
+    proxy.process.send(signal.SIGTERM)
+    proxy.stop()
+    report = load.result()
+    # After the drain nothing listens, so new calls fail to connect; but none that had begun may break.
+    assert set(report["by_status"]) <= {"OK", "Unavailable"}, report
+    broken = {text: n for text, n in report["messages"].items() if "Error while dialing" not in text}
+    assert not broken, report
+    assert report["by_status"]["OK"] >= 350, report
