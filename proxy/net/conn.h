@@ -14,6 +14,7 @@
 #include "proxy/base/slices.h"
 #include "proxy/net/address.h"
 #include "proxy/net/ctx.h"
+#include "proxy/net/outbuf.h"
 
 struct conn;
 struct tls_session; /* net/tls.h; NULL: clear text */
@@ -46,17 +47,27 @@ struct conn {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     };
-    struct list dirty_node;
-    struct slices out;       /* write queue */
-    uint64_t queued, written; /* bytes, ever */
-    struct list marks;        /* struct conn_mark in order of position */
-    uv_write_t write;         /* at most one in flight */
-    bool writing, closing, lost, reading, blocked;
-    struct slices in_flight;  /* what `write` refers to */
+    struct list dirty_node; /* on ctx->dirty, or ctx->filled once fill() was called in this flush */
+    struct outbuf out;      /* write queue, clear bytes */
+    uint64_t flushed;       /* bytes ever queued that the kernel has */
+    uint64_t blocked_until; /* queued bytes up to here waited for a full socket */
+    struct list marks;      /* struct conn_mark in order of position */
+    uv_write_t write;       /* at most one in flight; refers to what is at the front of the queue */
+    size_t write_bytes;     /* what it covers */
     uv_connect_t connect;
-    struct tls_session *tls; /* owned */
-    char peer[128];          /* address as text */
-    uint64_t *reads, *writes; /* system-call counters (stats cells of the owner), may be NULL; as _Atomic uint64_t */
+    uv_shutdown_t shutdown;
+    struct timer timer; /* connect timeout; conn_close_after_flush's bounds; waiting for the read side to say why */
+    struct tls_session *tls;  /* owned; NULL: clear text */
+    int write_error;          /* not 0: writing failed; reading goes on to what the peer said before */
+    bool open;                /* may carry protocol bytes: connected, TLS handshake done */
+    bool writing, blocked;    /* `write` is in flight */
+    bool filled;              /* dirty_node is on ctx->filled */
+    bool reading;             /* uv_read_start is on */
+    bool lost, closing;       /* on_lost was called or open failed; uv_close was called */
+    bool finishing, finished; /* conn_close_after_flush(): asked; everything is out and the half-close is on its way */
+    bool eof;                 /* while finishing: the peer's FIN is here */
+    char peer[128];           /* address as text */
+    _Atomic uint64_t *reads, *writes; /* system-call counters (stats cells of the owner), may be NULL */
 };
 
 struct tls_context;
@@ -80,5 +91,17 @@ void conn_close(struct conn *conn);
 /* After everything queued is with the kernel: half-close politely, wait briefly for the peer's FIN (so that a reset does not
  * destroy what it has not read), then close. */
 void conn_close_after_flush(struct conn *conn);
+
+/* For ctx.c: one round of the end-of-turn flush. False when there was nothing to do. */
+bool conn_fill_dirty(struct ctx *ctx);
+bool conn_write_filled(struct ctx *ctx);
+
+/* Between conn.c and conn_write.c. */
+void conn_lose(struct conn *conn, int error);  /* on_lost, once */
+void conn_count(_Atomic uint64_t *cell);       /* one more system call; the cell may be NULL */
+void conn_drop_output(struct conn *conn);      /* marks never fire; queued bytes go unless in flight */
+void conn_write_now(struct conn *conn);        /* what is queued (and TLS's own records), without asking fill() */
+bool conn_drained(const struct conn *conn);    /* nothing waits, nothing is in flight */
+void conn_finish_step(struct conn *conn);      /* conn_close_after_flush's next step, if it is time */
 
 #endif

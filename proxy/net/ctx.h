@@ -42,11 +42,12 @@ struct ctx {
     struct rng rng;
     struct list deferred;  /* struct deferred */
     struct list dirty;     /* struct conn: has output to flush */
+    struct list filled;    /* struct conn: asked to fill in this flush, to be written */
     struct list graveyard; /* struct grave */
     uv_prepare_t prepare;
     uint8_t *read_buffer;  /* CTX_READ_BYTES, shared by all connections: valid during one read callback */
     struct timer trim;     /* once a second while anything happened: gives memory back */
-    uint64_t trim_activity;
+    unsigned trims_left; /* trims until memory that lay unused is given back; then the timer rests */
     void *owner; /* struct worker */
 };
 

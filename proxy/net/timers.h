@@ -20,6 +20,7 @@ struct timers {
     struct timer **heap;
     uint32_t count, cap;
     uint64_t armed_ns; /* what the uv timer is set to; 0: not running */
+    uint64_t *turn_ns; /* set to the time before deadlines run (ctx.h's); may be NULL */
 };
 
 int timers_init(struct timers *timers, uv_loop_t *loop);
