@@ -365,7 +365,6 @@ new_options(void)
     nghttp2_option_set_max_send_header_block_length(option, 1024 * 1024);
     /* the limits under test are the proxy's, not ours */
     nghttp2_option_set_stream_reset_rate_limit(option, 1u << 30, 1u << 30);
-    nghttp2_option_set_peer_max_concurrent_streams(option, 1u << 20);
     return option;
 }
 
