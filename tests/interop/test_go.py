@@ -165,6 +165,44 @@ def test_parity_covers_every_call_of_the_client(parity_lines):
     assert sorted(parity_lines) == sorted(f"parity/{call}" for call in PARITY)
 
 
+# --- dubbo-go's own clients -----------------------------------------------------------------------
+
+DUBBO_CASES = """
+    echo message_of_zero_bytes message_of_3_mib reply_sizes_around_the_content_length_limit
+    request_metadata_arrives response_metadata_arrives details_arrive_in_order deadline_expires
+    group_and_version_choose_the_implementation unknown_group_is_unimplemented concurrent_100_calls
+""".split() + [f"status_{code:02}_with_special_message" for code in range(1, 17)]
+DUBBO_STREAMS = ["server_stream", "server_stream_fails_midway", "client_stream", "bidi_stream"]
+DUBBO_HEALTH = ["health_check", "health_watch_stays_open_beside_calls"]
+DUBBO_MODES = {
+    "framework": DUBBO_CASES + DUBBO_STREAMS + ["plain_error_is_code_17"],
+    "grpc": DUBBO_CASES + DUBBO_STREAMS + DUBBO_HEALTH + [
+        "plain_error_is_code_17", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
+    "triple": DUBBO_CASES + [
+        "plain_error_is_unknown", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
+    "triple-json": DUBBO_CASES + [
+        "plain_error_is_unknown", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
+    "triple-http1": DUBBO_CASES + ["plain_error_is_unknown", "error_metadata_arrives"],
+}
+ALL_DUBBO = [f"{mode}/{case}" for mode, cases in DUBBO_MODES.items() for case in cases]
+
+
+def test_every_case_of_the_dubbo_client_is_a_test_here(go_programs):
+    listed = subprocess.run([go_programs["dubbo-client"], "-list"], text=True, check=True,
+                            stdout=subprocess.PIPE).stdout.split()
+    assert sorted(listed) == sorted(ALL_DUBBO)
+
+
+@pytest.fixture(scope="module")
+def dubbo_direct_lines(go_programs, go_provider):
+    return case_lines([go_programs["dubbo-client"], "-addr", go_provider.address, "-direct"])
+
+
+@pytest.mark.parametrize("case", ALL_DUBBO)
+def test_dubbo_client_direct(dubbo_direct_lines, case):
+    check_case(dubbo_direct_lines, case)
+
+
 # --- one proxy for each of the following: their counts must be exact --------------------------------
 
 @pytest.fixture
