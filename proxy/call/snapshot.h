@@ -26,6 +26,7 @@ enum lb_policy { LB_LEAST_REQUEST, LB_ROUND_ROBIN };
 
 struct proxy_conf {
     unsigned workers; /* resolved, >= 1 */
+    bool workers_auto, buffer_budget_auto; /* the file says "auto" (or nothing): printed so */
     struct text admin, probe; /* empty: none */
     bool admin_public;
     struct text log, access_log; /* "stdout", "stderr", "off" (access), or a path */
@@ -82,6 +83,7 @@ struct route {
     struct header_condition *match_headers;
     unsigned match_header_count;
     struct text listener; /* empty: any */
+    struct text upstream_name; /* as written; the next is found by it */
     const struct upstream_conf *upstream;
     enum route_call call;
     uint32_t fast_path_share; /* of 10000 calls: 10000 on, 0 off */
@@ -91,11 +93,23 @@ struct route {
     struct text set_service, set_group, set_version; /* empty: as the client sent it */
     struct field *set_headers; /* FIELD_STATIC */
     unsigned set_header_count;
+    struct text *filter_names;          /* as written; the two below are found by them */
     const struct filter_type **filters; /* in order, with their compiled settings beside */
     void **filter_settings;
     unsigned filter_count;
     struct stats_entry *stats;
     struct text where; /* "FILE:LINE" of its section, for messages */
+};
+
+struct filter_value;
+
+/* One [filter NAME] section. Routes point to its type and settings; kept for printing. */
+struct filter_conf {
+    struct text name;
+    const struct filter_type *type;
+    void *settings;
+    const struct filter_value *values;
+    unsigned value_count;
 };
 
 struct route_table; /* routes.c: the index over all matches */
@@ -111,6 +125,8 @@ struct snapshot {
     unsigned upstream_count;
     struct route *routes;
     unsigned route_count;
+    struct filter_conf *filters;
+    unsigned filter_count;
     struct route_table *table;
     uint64_t max_message, stream_window; /* copies from proxy, at hand on the call path */
     struct text printed; /* the effective configuration as INI, secrets hidden: for /config */

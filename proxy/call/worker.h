@@ -19,6 +19,9 @@ struct worker {
     struct list calls;         /* struct call.node: running calls */
     struct list undecided;     /* struct call.undecided_node, oldest first: call = auto, HEADERS alone, waits 10 ms */
     struct timer undecided_timer;
+    struct list starved;       /* struct call.starved_node: passing calls whose credit waits for the budget */
+    struct timer starved_timer;
+    struct stats_entry *no_route; /* cells of calls that no route takes */
     uint32_t call_count;
     bool draining;
     struct server *server; /* opaque here: for messages to the main thread */
