@@ -1,0 +1,373 @@
+/*
+ * The nghttp2 session of a connection: how it is set up, and its callbacks for what comes in.
+ *
+ * Happy path of a stream, server: on_ng_begin_headers (stream object, on_stream) -> on_ng_header … -> on_ng_frame_recv HEADERS
+ * (on_head) -> on_ng_data_chunk … (on_data) -> on_ng_frame_recv with END_STREAM (on_end) -> on_ng_stream_close.
+ * Client: the same from the reply's HEADERS on; a block with a 1xx status is skipped, so that the next one is the head.
+ *
+ * Failure modes: malformed messages are found by nghttp2, which resets the stream: on_ng_stream_close says so to the owner.
+ * Protocol errors of the connection are answered by nghttp2 with GOAWAY; what it gives up on without one (floods) gets one here.
+ * Callbacks never send: they submit, and the turn's end flushes.
+ */
+#include "proxy/net/h2_private.h"
+
+#include "proxy/base/check.h"
+
+enum { SETTINGS_MAX = 4 };
+
+static struct text
+text_of_rcbuf(nghttp2_rcbuf *buffer)
+{
+    nghttp2_vec bytes = nghttp2_rcbuf_get_buf(buffer);
+    return text_make(bytes.base, bytes.len);
+}
+
+/* More clients' streams than we announced are refused one by one: RFC 9113 section 5.1.2. */
+static int
+refuse_stream(struct h2 *h2, int32_t id)
+{
+    nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
+    return 0;
+}
+
+static int
+on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
+{
+    struct h2 *h2 = user_data;
+    int32_t id = frame->hd.stream_id;
+    h2->private->block_bytes = 0;
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        struct h2_stream *hs = h2_stream_find(h2, id);
+        if (hs)
+            hs->interim = false;
+        return 0;
+    }
+    if (h2->private->end_text || (h2->options.max_streams && h2->open_streams >= h2->options.max_streams))
+        return refuse_stream(h2, id);
+    struct h2_stream *hs = h2_stream_new(h2);
+    hs->stream.id = id;
+    nghttp2_session_set_stream_user_data(session, id, hs);
+    h2->events->on_stream(h2, &hs->stream);
+    return 0;
+}
+
+/* Where the field of the block being read goes; NULL: nowhere. */
+static struct fields *
+field_target(const struct h2_stream *hs)
+{
+    if (!hs->stream.events || hs->interim)
+        return NULL;
+    return hs->head_done ? hs->stream.trailer_fields : hs->stream.fields;
+}
+
+static bool
+list_too_long(struct h2 *h2, struct h2_stream *hs)
+{
+    if (!h2->options.max_header_list || h2->private->block_bytes <= h2->options.max_header_list)
+        return false;
+    if (!h2->server)
+        h2_stream_fail(hs, NGHTTP2_CANCEL, STREAM_HEADERS_TOO_LONG);
+    else if (!hs->head_done)
+        hs->stream.fields_overflow = true;
+    return true;
+}
+
+static void
+keep_field(struct fields *fields, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+{
+    struct text name_text = text_of_rcbuf(name), value_text = text_of_rcbuf(value);
+    uint8_t flags = 0;
+    if (nghttp2_rcbuf_is_static(name))
+        flags |= FIELD_STATIC_NAME;
+    else
+        name_text = arena_copy(fields->arena, name_text);
+    if (!nghttp2_rcbuf_is_static(value))
+        value_text = arena_copy(fields->arena, value_text);
+    else if (flags)
+        flags = FIELD_STATIC;
+    fields_add(fields, name_text, value_text, flags);
+}
+
+/* Sizes as RFC 9113 section 6.5.2 counts them. Fields of streams that nobody listens to are counted too: decoding costs. */
+static int
+take_field(struct h2 *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+{
+    struct text name_text = text_of_rcbuf(name), value_text = text_of_rcbuf(value);
+    uint32_t *bytes = &h2->private->block_bytes;
+    *bytes += (uint32_t)(name_text.len + value_text.len) + 32; /* a field is at most 64K: no overflow before the check */
+    if (*bytes > H2_MAX_HEADER_BOMB)
+        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "header block far over the limit");
+    if (h2->private->end_text)
+        return NGHTTP2_ERR_CALLBACK_FAILURE; /* stop decoding */
+    struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
+    if (!hs)
+        return 0;
+    if (!h2->server && !hs->head_done && value_text.len && value_text.ptr[0] == '1' &&
+        text_eq(name_text, TEXT(":status")))
+        hs->interim = true;
+    struct fields *target = field_target(hs);
+    if (target && !list_too_long(h2, hs))
+        keep_field(target, name, value);
+    return 0;
+}
+
+static int
+on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
+             uint8_t flags, void *user_data)
+{
+    (void)session;
+    (void)flags;
+    return take_field(user_data, frame, name, value);
+}
+
+/* dubbo-java sends grpc-message raw, with line feeds: the call keeps its status. Anything else makes the message malformed. */
+static int
+on_ng_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
+                     nghttp2_rcbuf *value, uint8_t flags, void *user_data)
+{
+    struct h2 *h2 = user_data;
+    (void)session;
+    (void)flags;
+    if (h2->server || !text_eq(text_of_rcbuf(name), TEXT("grpc-message")))
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    return take_field(h2, frame, name, value);
+}
+
+static int
+on_ng_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len, void *user_data)
+{
+    struct h2 *h2 = user_data;
+    (void)flags;
+    nghttp2_session_consume_connection(session, len);
+    struct h2_stream *hs = h2_stream_find(h2, id);
+    if (!hs)
+        return 0;
+    if (!hs->stream.events) {
+        nghttp2_session_consume_stream(session, id, len);
+        return 0;
+    }
+    hs->stream.uncredited += len;
+    hs->stream.events->on_data(&hs->stream, data, len);
+    return 0;
+}
+
+static void
+data_received(struct h2 *h2, const nghttp2_frame *frame)
+{
+    bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    h2_limits_data(h2, frame->hd.length == frame->data.padlen, end);
+    if (!end)
+        return;
+    struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
+    if (!hs)
+        return;
+    hs->stream.in_end = true;
+    if (hs->stream.events)
+        hs->stream.events->on_end(&hs->stream, NULL);
+}
+
+static void
+interim_received(struct h2_stream *hs)
+{
+    hs->interim = false;
+    if (++hs->interims > H2_MAX_INTERIM)
+        h2_stream_fail(hs, NGHTTP2_PROTOCOL_ERROR, STREAM_MALFORMED);
+}
+
+static void
+headers_received(struct h2 *h2, const nghttp2_frame *frame)
+{
+    struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
+    if (!hs)
+        return;
+    if (hs->interim) {
+        interim_received(hs);
+        return;
+    }
+    struct stream *stream = &hs->stream;
+    bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM, trailers = hs->head_done;
+    hs->head_done = true;
+    stream->in_end = end;
+    if (!trailers)
+        stream->head_ns = h2->ctx->turn_ns;
+    if (!stream->events)
+        return;
+    if (trailers) /* nghttp2 has checked that they end the stream */
+        stream->events->on_end(stream, stream->trailer_fields);
+    else
+        stream->events->on_head(stream, end);
+}
+
+static void
+settings_received(struct h2 *h2, const nghttp2_frame *frame)
+{
+    if (frame->hd.flags & NGHTTP2_FLAG_ACK)
+        return;
+    timers_stop(&h2->ctx->timers, &h2->private->handshake);
+    h2->settings_seen = true;
+    h2->peer_max_streams = nghttp2_session_get_remote_settings(h2->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    if (!h2->server && h2->events->on_settings)
+        h2->events->on_settings(h2);
+}
+
+static void
+reset_received(struct h2 *h2, const nghttp2_frame *frame)
+{
+    struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
+    if (hs)
+        hs->peer_reset = true; /* on_ng_stream_close follows */
+    h2_limits_fault(h2);
+}
+
+/* nghttp2 closes the streams above its last id after this callback: the owner hears of it after those. */
+static void
+goaway_received(struct h2 *h2, const nghttp2_frame *frame)
+{
+    h2->goaway_seen = true;
+    h2->private->goaway_code = frame->goaway.error_code;
+    h2->private->tell_goaway = true;
+}
+
+static int
+on_ng_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
+{
+    struct h2 *h2 = user_data;
+    (void)session;
+    switch (frame->hd.type) {
+    case NGHTTP2_DATA:
+        data_received(h2, frame);
+        break;
+    case NGHTTP2_HEADERS:
+        headers_received(h2, frame);
+        break;
+    case NGHTTP2_RST_STREAM:
+        reset_received(h2, frame);
+        break;
+    case NGHTTP2_SETTINGS:
+        settings_received(h2, frame);
+        break;
+    case NGHTTP2_GOAWAY:
+        goaway_received(h2, frame);
+        break;
+    case NGHTTP2_PING:
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK)
+            h2_ponged(h2, frame->ping.opaque_data);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+static int
+on_ng_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *user_data)
+{
+    (void)session;
+    struct h2_stream *hs = h2_stream_find(user_data, id);
+    if (hs)
+        h2_stream_closed(hs, error);
+    return 0;
+}
+
+static nghttp2_session_callbacks *
+new_callbacks(void)
+{
+    nghttp2_session_callbacks *callbacks;
+    check(nghttp2_session_callbacks_new(&callbacks) == 0);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_ng_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback2(callbacks, on_ng_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback2(callbacks, on_ng_invalid_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_ng_data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_ng_frame_recv);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_ng_stream_close);
+    h2_send_callbacks(callbacks);
+    return callbacks;
+}
+
+static nghttp2_option *
+new_option(void)
+{
+    nghttp2_option *option;
+    check(nghttp2_option_new(&option) == 0);
+    nghttp2_option_set_no_auto_window_update(option, 1);
+    nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_max_send_header_block_length(option, H2_MAX_SEND_HEADERS);
+    nghttp2_option_set_max_continuations(option, H2_MAX_CONTINUATIONS);
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX); /* ours: h2_limits.c */
+    return option;
+}
+
+/* Announces twice the limit and more to nghttp2 itself, which would otherwise end the connection of a client that goes over
+ * it; h2_send.c puts the real value into the bytes. */
+static void
+submit_preface(struct h2 *h2)
+{
+    const struct h2_options *options = &h2->options;
+    nghttp2_settings_entry entries[SETTINGS_MAX];
+    size_t count = 0;
+    if (h2->server && options->max_streams) {
+        uint32_t spare = options->max_streams > H2_SPARE_STREAMS ? options->max_streams : H2_SPARE_STREAMS;
+        uint32_t most = options->max_streams > INT32_MAX / 2 ? INT32_MAX : options->max_streams + spare;
+        entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, most};
+        h2->private->patch_settings = true;
+    }
+    if (!h2->server)
+        entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_ENABLE_PUSH, 0};
+    entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, options->stream_window};
+    if (options->max_header_list)
+        entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, options->max_header_list};
+    check(nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, entries, count) == 0);
+    check(nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0, H2_CONNECTION_WINDOW) == 0);
+}
+
+void
+h2_session_new(struct h2 *h2)
+{
+    nghttp2_session_callbacks *callbacks = new_callbacks();
+    nghttp2_option *option = new_option();
+    int error = h2->server
+                    ? nghttp2_session_server_new3(&h2->session, callbacks, h2, option, &h2->ctx->h2_mem)
+                    : nghttp2_session_client_new3(&h2->session, callbacks, h2, option, &h2->ctx->h2_mem);
+    check(error == 0); /* it fails for memory only, and that aborts before */
+    nghttp2_option_del(option);
+    nghttp2_session_callbacks_del(callbacks);
+    submit_preface(h2);
+}
+
+/* nghttp2 has given up on the connection. */
+static void
+feed_failed(struct h2 *h2, int error)
+{
+    switch (error) {
+    case NGHTTP2_ERR_FLOODED:
+        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "too many PING or SETTINGS frames");
+        break;
+    case NGHTTP2_ERR_TOO_MANY_CONTINUATIONS:
+        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "too many CONTINUATION frames");
+        break;
+    case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
+        h2_terminate(h2, NGHTTP2_PROTOCOL_ERROR, UV_EPROTO, "not HTTP/2");
+        break;
+    default: /* or a callback of ours stopped it, having said why */
+        h2_terminate(h2, NGHTTP2_INTERNAL_ERROR, UV_EPROTO, nghttp2_strerror(error));
+        break;
+    }
+}
+
+void
+h2_session_feed(struct h2 *h2, const uint8_t *data, size_t len)
+{
+    struct h2_private *private = h2->private;
+    private->in_session = true;
+    ssize_t taken = nghttp2_session_mem_recv(h2->session, data, len);
+    private->in_session = false;
+    if (taken < 0)
+        feed_failed(h2, (int)taken);
+    if (private->tell_goaway) {
+        private->tell_goaway = false;
+        if (h2->events->on_goaway)
+            h2->events->on_goaway(h2, private->goaway_code);
+    }
+    h2_wake(h2);
+    h2_check_end(h2);
+}
