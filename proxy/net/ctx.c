@@ -6,6 +6,8 @@
  */
 #include "proxy/net/ctx.h"
 
+#include <signal.h>
+
 #include "proxy/base/check.h"
 #include "proxy/base/clock.h"
 #include "proxy/net/conn.h"
@@ -108,6 +110,7 @@ int
 ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget)
 {
     *ctx = (struct ctx){.loop = loop, .index = index, .merge_writes = true};
+    signal(SIGPIPE, SIG_IGN); /* libuv writes with write(2): a peer that is gone is an error, not a signal */
     int error = timers_init(&ctx->timers, loop);
     if (error)
         return error;
