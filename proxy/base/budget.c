@@ -119,10 +119,16 @@ budget_give(struct budget_lease *lease, uint64_t bytes)
 enum budget_pressure
 budget_pressure(const struct budget_lease *lease)
 {
+    return budget_pressure_after(lease, 0);
+}
+
+enum budget_pressure
+budget_pressure_after(const struct budget_lease *lease, uint64_t bytes)
+{
     uint64_t total = lease->budget->total;
     /* Other workers' spare steps count as used, one's own do not: alone, this is exact. */
     uint64_t spare = lease->leased - load(&lease->used);
-    uint64_t used = load(&lease->budget->leased) - spare;
+    uint64_t used = load(&lease->budget->leased) - spare + bytes;
     if (used >= total - total / 8)
         return BUDGET_LAST;
     return used >= total - total / 4 ? BUDGET_TIGHT : BUDGET_FREE;

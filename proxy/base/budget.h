@@ -42,5 +42,7 @@ void budget_give(struct budget_lease *lease, uint64_t bytes);
  * others need. */
 void budget_lease_trim(struct budget_lease *lease);
 enum budget_pressure budget_pressure(const struct budget_lease *lease);
+/* What it would be with so many more bytes taken. */
+enum budget_pressure budget_pressure_after(const struct budget_lease *lease, uint64_t bytes);
 
 #endif

@@ -121,23 +121,21 @@ chunk_pool_fini(struct chunk_pool *pool)
     budget_lease_fini(&pool->lease); /* checks that every chunk is back */
 }
 
-/* Whether a body of that size may not go into the last eighth. Only long ones pay for asking. */
+/* Whether the chunk would lie in the last eighth and the body may not. Only long ones pay for asking. */
 static bool
-too_late(const struct chunk_pool *pool, uint64_t body_bytes)
+too_late(const struct chunk_pool *pool, uint32_t size, uint64_t body_bytes)
 {
-    return body_bytes > CHUNK_LAST_BODY && budget_pressure(&pool->lease) == BUDGET_LAST;
+    return body_bytes > CHUNK_LAST_BODY && budget_pressure_after(&pool->lease, size) == BUDGET_LAST;
 }
 
 struct chunk *
 chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes)
 {
     unsigned size_class = class_for(bytes);
-    if (__builtin_expect(!budget_take(&pool->lease, class_bytes[size_class]), 0))
+    uint32_t size = class_bytes[size_class];
+    if (__builtin_expect(too_late(pool, size, body_bytes ? body_bytes : bytes), 0) ||
+        __builtin_expect(!budget_take(&pool->lease, size), 0))
         return NULL;
-    if (__builtin_expect(too_late(pool, body_bytes ? body_bytes : bytes), 0)) {
-        budget_give(&pool->lease, class_bytes[size_class]);
-        return NULL;
-    }
     struct chunk *chunk;
     if (pool->free[size_class]) {
         chunk = pop_free(pool, size_class);
@@ -146,7 +144,7 @@ chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes)
         pool->allocations++;
     }
     chunk->refs = 1;
-    chunk->cap = CHUNK_CAP(class_bytes[size_class]);
+    chunk->cap = CHUNK_CAP(size);
     chunk->used = 0;
     chunk->size_class = (uint8_t)size_class;
     chunk->pool = pool;
