@@ -9,7 +9,8 @@
 #include "caller_call.h"
 #include "peer_text.h"
 
-#define RECONNECT_WAIT_NS 100000000u /* after a failed connect, so that a dead target is no storm  \
+#define RECONNECT_WAIT_NS                                                                          \
+    100000000u                       /* after a failed connect, so that a dead target is no storm  \
                                       */
 #define DEADLINE_GRACE_NS 500000000u /* the peer has to end a late call; we only notice */
 

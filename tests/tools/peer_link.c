@@ -23,12 +23,19 @@ peer_loop_init(struct peer_loop *owner, uv_loop_t *loop)
     return rv;
 }
 
+/* Only here is the buffer free: peer_loop_fini may be called from within a read callback. */
+static void
+on_uv_prepare_closed(uv_handle_t *handle)
+{
+    struct peer_loop *owner = handle->data;
+    free(owner->read_buffer);
+    owner->read_buffer = NULL;
+}
+
 void
 peer_loop_fini(struct peer_loop *owner)
 {
-    uv_close((uv_handle_t *)&owner->prepare, NULL);
-    free(owner->read_buffer);
-    owner->read_buffer = NULL;
+    uv_close((uv_handle_t *)&owner->prepare, on_uv_prepare_closed);
 }
 
 static void
