@@ -6,13 +6,14 @@ UNKNOWN for gRPC clients.
 """
 import json
 import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
-from peers import (Process, Provider, Proxy, case_lines, check_case, go_programs, go_provider,  # noqa: F401
-                   tributary_binary)
+from peers import (Process, Provider, Proxy, case_lines, check_case, free_ports, go_programs,  # noqa: F401
+                   go_provider, need)
 
 STATUS_NAMES = ("canceled unknown invalidargument deadlineexceeded notfound alreadyexists permissiondenied "
                 "resourceexhausted failedprecondition aborted outofrange unimplemented internal unavailable "
@@ -236,6 +237,81 @@ def test_500_sequential_calls_use_one_upstream_connection(go_programs, own_proxy
     assert stats["routes"]["echo"]["calls"] == 500
     assert stats["routes"]["echo"]["status"] == {"OK": 500}
     assert stats["routes"]["echo"]["path"]["fast"] == 500
+
+
+SMALL = ("echo,message_of_exactly_4_mib_both_ways,request_metadata_keeps_values_and_order,"
+         "details_arrive_in_order,bidi_stream_ping_pong_100,concurrent_1000_calls_on_one_connection")
+
+
+def check_small(go_programs, address, *arguments):
+    lines = case_lines([go_programs["grpc-client"], "-addr", address, "-cases", SMALL, *arguments])
+    for case in SMALL.split(","):
+        check_case(lines, case)
+
+
+def test_a_unix_socket_serves_like_tcp(go_programs, own_provider, tmp_path):
+    path = tmp_path / "main.sock"
+    sections = {**simple(own_provider), "listener main": {"address": f"unix:{path}"}}
+    proxy = Proxy(["main"], sections, tmp_path / "proxy").start()
+    try:
+        check_small(go_programs, f"unix:{path}", "-authority", "echo.example")
+    finally:
+        proxy.stop()
+
+
+def test_ipv6_serves_like_ipv4(go_programs, own_provider, tmp_path):
+    need(has_ipv6(), "this machine has no IPv6 on loopback")
+    port = free_ports(1)[0]
+    sections = {**simple(own_provider), "listener main": {"address": f"[::1]:{port}"}}
+    proxy = Proxy(["main"], sections, tmp_path).start()
+    try:
+        check_small(go_programs, f"[::1]:{port}")
+    finally:
+        proxy.stop()
+
+
+def test_two_workers_serve_like_one(go_programs, own_provider, tmp_path):
+    proxy = Proxy(["main"], simple(own_provider, workers=2), tmp_path).start()
+    try:
+        check_small(go_programs, proxy.address["main"])
+        load = Load(go_programs["load-client"], proxy.address["main"], "-seconds", "2", "-rate", "500",
+                    "-connections", "8", "-streams")
+        report = load.result()
+        assert report["by_status"] == {"OK": 1000}, report
+        stats = proxy.stats()
+        assert stats["routes"]["echo"]["started"] == stats["routes"]["echo"]["calls"]
+    finally:
+        proxy.stop()
+
+
+def test_two_providers_share_the_calls_and_one_may_die(go_programs, own_provider, tmp_path):
+    other = Provider([go_programs["dubbo-provider"]], "dubbo-provider").start()
+    sections = simple(own_provider)
+    sections["upstream echo"] = {"endpoints": f"{own_provider.address}, {other.address}"}
+    proxy = Proxy(["main"], sections, tmp_path).start()
+    try:
+        load = Load(go_programs["load-client"], proxy.address["main"], "-seconds", "5", "-rate", "300", "-delay", "5")
+        time.sleep(2)
+        killed_ms = time.time() * 1000
+        other.kill()
+        report = load.result()
+        assert set(report["by_status"]) <= {"OK", "Unavailable"}, report
+        # Only what was under way there may be lost; the rest finds the other provider at once.
+        assert report["by_status"].get("Unavailable", 0) <= 32, report
+        assert report["last_failure_ms"] <= killed_ms + 500, report
+        load = Load(go_programs["load-client"], proxy.address["main"], "-seconds", "1", "-rate", "300")
+        assert load.result()["by_status"] == {"OK": 300}
+    finally:
+        proxy.stop()
+        other.stop()
+
+
+def has_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        return True
+    except OSError:
+        return False
 
 
 class Load:
