@@ -1,8 +1,9 @@
 /*
- * Base64 with the standard alphabet: what -bin metadata, grpc-status-details-bin and error details are written in.
+ * Base64 with the standard alphabet: what -bin metadata, grpc-status-details-bin and error details
+ * are written in.
  *
- * Not here: the URL alphabet, line breaks, comma-joined lists. Bits left over in the last group are ignored, as the
- * Go and Java peers do. Decoding never fails half-way: either all bytes or none.
+ * Not here: the URL alphabet, line breaks, comma-joined lists. Bits left over in the last group are
+ * ignored, as the Go and Java peers do. Decoding never fails half-way: either all bytes or none.
  */
 #include "proxy/wire/base64.h"
 

@@ -5,7 +5,8 @@
 #include "proxy/base/arena.h"
 
 struct text base64_encode(struct arena *arena, struct text bytes); /* unpadded */
-/* True and *bytes (in the arena), or false on a wrong alphabet, wrong padding or an impossible length. */
+/* True and *bytes (in the arena), or false on a wrong alphabet, wrong padding or an impossible
+ * length. */
 bool base64_decode(struct arena *arena, struct text encoded, struct text *bytes);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * Content types to (wire form, codec) and back.
  *
- * Owns the list of what is taken for a message codec. Does not own what happens to other types (415, an error page).
- * Happy path: the handful of types that peers really send are compared as they are; everything else takes the general
- * way: cut parameters, check the token, lower-case it in the arena only where needed.
+ * Owns the list of what is taken for a message codec. Does not own what happens to other types
+ * (415, an error page). Happy path: the handful of types that peers really send are compared as
+ * they are; everything else takes the general way: cut parameters, check the token, lower-case it
+ * in the arena only where needed.
  */
 #include "proxy/wire/content_type.h"
 
@@ -25,11 +26,16 @@ enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
 /* Types under application/ that are files, forms or pages, never an RPC message. */
 static const struct text foreign[] = {
-    TEXT("octet-stream"), TEXT("x-www-form-urlencoded"), TEXT("xml"),    TEXT("javascript"),
-    TEXT("x-javascript"), TEXT("ecmascript"),            TEXT("pdf"),    TEXT("zip"),
-    TEXT("gzip"),         TEXT("x-gzip"),                TEXT("x-tar"),  TEXT("wasm"),
-    TEXT("rtf"),          TEXT("postscript"),            TEXT("msword"), TEXT("yaml"),
-    TEXT("x-yaml"),       TEXT("graphql"),               TEXT("x-ndjson"),
+    TEXT("octet-stream"), TEXT("x-www-form-urlencoded"),
+    TEXT("xml"),          TEXT("javascript"),
+    TEXT("x-javascript"), TEXT("ecmascript"),
+    TEXT("pdf"),          TEXT("zip"),
+    TEXT("gzip"),         TEXT("x-gzip"),
+    TEXT("x-tar"),        TEXT("wasm"),
+    TEXT("rtf"),          TEXT("postscript"),
+    TEXT("msword"),       TEXT("yaml"),
+    TEXT("x-yaml"),       TEXT("graphql"),
+    TEXT("x-ndjson"),
 };
 
 static bool
@@ -45,7 +51,8 @@ is_foreign(struct text codec)
 static bool
 is_token_byte(char byte)
 {
-    if ((byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9'))
+    if ((byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+        (byte >= '0' && byte <= '9'))
         return true;
     return byte != '\0' && strchr("!#$%&'*+-.^_`|~", byte) != NULL;
 }
@@ -88,7 +95,8 @@ subtype_parse(struct text subtype)
     struct content_type type = {.kind = CONTENT_OTHER};
 
     if (!text_starts(subtype, grpc)) {
-        /* A '+' names a structure inside another type: problem+json is an error page, connect+proto a stream. */
+        /* A '+' names a structure inside another type: problem+json is an error page, connect+proto
+         * a stream. */
         if (is_foreign(subtype) || text_find(subtype, '+', 0) >= 0)
             return type;
         type.kind = CONTENT_BARE;

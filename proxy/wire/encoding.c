@@ -1,12 +1,14 @@
 /*
  * gzip of whole messages, and the names of encodings.
  *
- * Owns the zlib states: one inflate and one deflate per thread, kept from call to call (their set-up costs more than
- * a small message) and freed when the thread ends. Does not own when something is compressed, nor the limits.
+ * Owns the zlib states: one inflate and one deflate per thread, kept from call to call (their
+ * set-up costs more than a small message) and freed when the thread ends. Does not own when
+ * something is compressed, nor the limits.
  *
- * Happy path of a gunzip: take the state, inflate straight into chunks until the last member ends and the input is
- * used up, move the chunks to the caller's queue. Several members in a row are one message (RFC 1952 section 2.2).
- * Failure modes: one byte over the limit, no whole stream, no budget; each leaves the caller's queue as it was.
+ * Happy path of a gunzip: take the state, inflate straight into chunks until the last member ends
+ * and the input is used up, move the chunks to the caller's queue. Several members in a row are one
+ * message (RFC 1952 section 2.2). Failure modes: one byte over the limit, no whole stream, no
+ * budget; each leaves the caller's queue as it was.
  */
 #include "proxy/wire/encoding.h"
 
@@ -165,10 +167,10 @@ deflate_get(int level)
 struct output {
     struct chunk_pool *pool;
     struct slices made;
-    struct chunk *chunk;    /* being filled; NULL before the first and after it was queued */
-    uint64_t bytes;         /* written so far, the current chunk included */
-    uint64_t limit;         /* most bytes that may be written */
-    uint64_t expected;      /* bytes of the whole, a guess that only picks chunk sizes; 0: unknown */
+    struct chunk *chunk; /* being filled; NULL before the first and after it was queued */
+    uint64_t bytes;      /* written so far, the current chunk included */
+    uint64_t limit;      /* most bytes that may be written */
+    uint64_t expected;   /* bytes of the whole, a guess that only picks chunk sizes; 0: unknown */
 };
 
 /* The filled part of the current chunk becomes a slice. */
@@ -199,7 +201,7 @@ output_room(struct output *output, z_stream *stream)
         if (guess == 0) /* the guess was too low: grow by as much as there is */
             guess = output->bytes;
         output->chunk = chunk_get(output->pool, guess < LARGEST_STEP ? guess : LARGEST_STEP,
-                                  output->expected > output->bytes ? output->expected : 0);
+                                  output->bytes + guess);
         if (output->chunk == NULL)
             return -ENOBUFS;
     }

@@ -1,11 +1,12 @@
 /*
  * Error bodies of the bare form, by jansson.
  *
- * Owns the reading of what a provider, a REST layer or a middlebox sends as an error, and the writing of ours.
- * Does not own what follows from the kind (refusal and fallback are the codec's), nor code 17's translation.
- * Happy path: object with a known code, a message, details whose bytes stay opaque; everything is copied into the
- * arena and jansson's tree is gone on return.
- * Failure modes: every body has an answer, and none of them is RPC_OK. Too long is over ERROR_JSON_MAX_BYTES.
+ * Owns the reading of what a provider, a REST layer or a middlebox sends as an error, and the
+ * writing of ours. Does not own what follows from the kind (refusal and fallback are the codec's),
+ * nor code 17's translation. Happy path: object with a known code, a message, details whose bytes
+ * stay opaque; everything is copied into the arena and jansson's tree is gone on return. Failure
+ * modes: every body has an answer, and none of them is RPC_OK. Too long is over
+ * ERROR_JSON_MAX_BYTES.
  */
 #include "proxy/wire/error_json.h"
 
@@ -40,7 +41,8 @@ type_url_of(struct arena *arena, struct text type)
     return text_make(url, sizeof(TYPE_PREFIX) - 1 + type.len);
 }
 
-/* False: the detail can't be used. A value that is not there is an empty message, as Go's reader takes it. */
+/* False: the detail can't be used. A value that is not there is an empty message, as Go's reader
+ * takes it. */
 static bool
 detail_read(struct arena *arena, const json_t *item, struct rpc_detail *detail)
 {
@@ -93,7 +95,8 @@ enum error_json
 error_json_read(struct arena *arena, struct text body, int http_status, enum dialect dialect,
                 struct rpc_status *status)
 {
-    /* Members that nobody reads must not make the rest unreadable: NULs and large integers are let through. */
+    /* Members that nobody reads must not make the rest unreadable: NULs and large integers are let
+     * through. */
     const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
     enum error_json result = ERROR_JSON_UNREADABLE;
     json_t *root;
@@ -138,7 +141,8 @@ status_write(struct arena *arena, const struct rpc_status *status)
 {
     json_t *object = json_object();
 
-    check(json_object_set_new(object, "code", json_text(arena, status_json_name(status->code))) == 0);
+    check(json_object_set_new(object, "code", json_text(arena, status_json_name(status->code))) ==
+          0);
     if (status->message.len > 0)
         check(json_object_set_new(object, "message", json_text(arena, status->message)) == 0);
     if (status->detail_count > 0) {

@@ -1,8 +1,9 @@
 /*
  * Header names to their meaning.
  *
- * Owns the list of names that are anything but metadata. Does not own what a codec does with a class.
- * A look-up is one switch on the length and at most four comparisons; most metadata names meet none.
+ * Owns the list of names that are anything but metadata. Does not own what a codec does with a
+ * class. A look-up is one switch on the length and at most four comparisons; most metadata names
+ * meet none.
  */
 #include "proxy/wire/header_class.h"
 
@@ -18,17 +19,24 @@ static const struct named_class classes[LONGEST + 1][GROUP] = {
     [2] = {{"te", HEADER_TE}},
     [4] = {{"host", HEADER_HOST}, {"date", HEADER_DATE_SERVER_NOISE}},
     [5] = {{"allow", HEADER_DATE_SERVER_NOISE}},
-    [6] = {{"accept", HEADER_ACCEPT}, {"expect", HEADER_EXPECT}, {"server", HEADER_DATE_SERVER_NOISE}},
-    [7] = {{"trailer", HEADER_TRAILER}, {"upgrade", HEADER_HOP}, {"alt-svc", HEADER_DATE_SERVER_NOISE}},
+    [6] = {{"accept", HEADER_ACCEPT},
+           {"expect", HEADER_EXPECT},
+           {"server", HEADER_DATE_SERVER_NOISE}},
+    [7] = {{"trailer", HEADER_TRAILER},
+           {"upgrade", HEADER_HOP},
+           {"alt-svc", HEADER_DATE_SERVER_NOISE}},
     [8] = {{"trailer-", HEADER_TRAILER_EMPTY}},
-    [10] = {{"user-agent", HEADER_USER_AGENT}, {"connection", HEADER_HOP}, {"keep-alive", HEADER_HOP}},
+    [10] = {{"user-agent", HEADER_USER_AGENT},
+            {"connection", HEADER_HOP},
+            {"keep-alive", HEADER_HOP}},
     [11] = {{"grpc-status", HEADER_GRPC_STATUS}, {"accept-post", HEADER_DATE_SERVER_NOISE}},
     [12] = {{"content-type", HEADER_CONTENT_TYPE},
             {"grpc-timeout", HEADER_GRPC_TIMEOUT},
             {"grpc-message", HEADER_GRPC_MESSAGE}},
     [13] = {{"grpc-encoding", HEADER_GRPC_ENCODING}},
     [14] = {{"content-length", HEADER_CONTENT_LENGTH}},
-    [15] = {{"accept-encoding", HEADER_ACCEPT_ENCODING}, {"tri-status-code", HEADER_TRI_STATUS_CODE}},
+    [15] = {{"accept-encoding", HEADER_ACCEPT_ENCODING},
+            {"tri-status-code", HEADER_TRI_STATUS_CODE}},
     [16] = {{"content-encoding", HEADER_CONTENT_ENCODING}, {"proxy-connection", HEADER_HOP}},
     [17] = {{"triple-timeout-ms", HEADER_TRIPLE_TIMEOUT},
             {"tri-service-group", HEADER_TRI_SERVICE_GROUP},
@@ -70,9 +78,9 @@ header_class_of(struct text name)
 
 /* RFC 9110 section 5.6.2, without capitals. */
 static const bool name_bytes[256] = {
-    ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1, ['&'] = 1, ['\''] = 1, ['*'] = 1, ['+'] = 1,
-    ['-'] = 1, ['.'] = 1, ['^'] = 1, ['_'] = 1, ['`'] = 1, ['|'] = 1,  ['~'] = 1, ['0' ... '9'] = 1,
-    ['a' ... 'z'] = 1,
+    ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1,         ['&'] = 1,         ['\''] = 1,
+    ['*'] = 1, ['+'] = 1, ['-'] = 1, ['.'] = 1,         ['^'] = 1,         ['_'] = 1,
+    ['`'] = 1, ['|'] = 1, ['~'] = 1, ['0' ... '9'] = 1, ['a' ... 'z'] = 1,
 };
 
 bool

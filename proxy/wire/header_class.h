@@ -1,7 +1,7 @@
 /*
- * What each header name means to a proxy, found by one table look-up (perfect hash or switch on length):
- * which fields never pass (hop-by-hop, RFC 9113 section 8.2.2), which belong to a protocol and are translated, and which are
- * custom metadata.
+ * What each header name means to a proxy, found by one table look-up (perfect hash or switch on
+ * length): which fields never pass (hop-by-hop, RFC 9113 section 8.2.2), which belong to a protocol
+ * and are translated, and which are custom metadata.
  */
 #ifndef TRIBUTARY_WIRE_HEADER_CLASS_H
 #define TRIBUTARY_WIRE_HEADER_CLASS_H
@@ -12,7 +12,8 @@
 
 enum header_class {
     HEADER_CUSTOM = 0, /* metadata: passes */
-    HEADER_HOP,        /* connection, keep-alive, proxy-connection, transfer-encoding, upgrade; never passes */
+    HEADER_HOP, /* connection, keep-alive, proxy-connection, transfer-encoding, upgrade; never
+                   passes */
     HEADER_TE,
     HEADER_HOST,
     HEADER_CONTENT_TYPE,
@@ -20,32 +21,35 @@ enum header_class {
     HEADER_CONTENT_ENCODING,
     HEADER_ACCEPT_ENCODING,
     HEADER_EXPECT,
-    HEADER_TRAILER,             /* the "trailer" announcement field */
+    HEADER_TRAILER, /* the "trailer" announcement field */
     HEADER_GRPC_TIMEOUT,
     HEADER_GRPC_ENCODING,
     HEADER_GRPC_ACCEPT_ENCODING,
     HEADER_GRPC_STATUS,
     HEADER_GRPC_MESSAGE,
     HEADER_GRPC_STATUS_DETAILS,
-    HEADER_GRPC_OTHER,          /* grpc-foo: reserved. (grpc-trace-bin, grpc-tags-bin and grpc-previous-rpc-attempts are here too) */
-    HEADER_TRIPLE_VERSION,      /* triple-protocol-version */
-    HEADER_TRIPLE_TIMEOUT,      /* triple-timeout-ms */
+    HEADER_GRPC_OTHER,     /* grpc-foo: reserved. (grpc-trace-bin, grpc-tags-bin and
+                              grpc-previous-rpc-attempts are here too) */
+    HEADER_TRIPLE_VERSION, /* triple-protocol-version */
+    HEADER_TRIPLE_TIMEOUT, /* triple-timeout-ms */
     HEADER_CONNECT_VERSION,
     HEADER_CONNECT_TIMEOUT,
     HEADER_TRI_SERVICE_GROUP,
     HEADER_TRI_SERVICE_VERSION,
-    HEADER_TRI_STATUS_CODE,     /* tri-status-code: our own trailer that keeps code 17 */
-    HEADER_TRAILER_PREFIXED,    /* "trailer-NAME" with a non-empty NAME: a trailer of the bare form */
-    HEADER_TRAILER_EMPTY,       /* "trailer-" */
+    HEADER_TRI_STATUS_CODE,  /* tri-status-code: our own trailer that keeps code 17 */
+    HEADER_TRAILER_PREFIXED, /* "trailer-NAME" with a non-empty NAME: a trailer of the bare form */
+    HEADER_TRAILER_EMPTY,    /* "trailer-" */
     HEADER_ACCEPT,
-    HEADER_USER_AGENT,          /* passes like metadata */
-    HEADER_DATE_SERVER_NOISE,   /* alt-svc, accept-post, date, server, allow: replies only, not metadata */
-    HEADER_PSEUDO,              /* starts with ':' */
+    HEADER_USER_AGENT,        /* passes like metadata */
+    HEADER_DATE_SERVER_NOISE, /* alt-svc, accept-post, date, server, allow: replies only, not
+                                 metadata */
+    HEADER_PSEUDO,            /* starts with ':' */
 };
 
 /* name in lower case. */
 enum header_class header_class_of(struct text name);
-/* A legal field name for metadata (lower-case token, RFC 9110) / value (visible ASCII, spaces, tabs, obs-text; no CR LF NUL). */
+/* A legal field name for metadata (lower-case token, RFC 9110) / value (visible ASCII, spaces,
+ * tabs, obs-text; no CR LF NUL). */
 bool header_name_valid(struct text name);
 bool header_value_valid(struct text value);
 

@@ -1,12 +1,13 @@
 /*
  * The HTTP/1.1 reader: input to lines, lines to a head, then the body in one of its four forms.
  *
- * Owns the place in the message and the one line that may be split over inputs. Does not own the input, the arena, or
- * the grammar of the head (http1_head.c).
- * Happy path: START → FIELDS → HEAD event → LENGTH, CHUNK_* or CLOSE with BODY events → END, which repeats until
+ * Owns the place in the message and the one line that may be split over inputs. Does not own the
+ * input, the arena, or the grammar of the head (http1_head.c). Happy path: START → FIELDS → HEAD
+ * event → LENGTH, CHUNK_* or CLOSE with BODY events → END, which repeats until
  * http1_reader_restart(). A 1xx head goes back to START.
- * Failure modes: BAD, which also repeats. Lines that are whole in the input are read there; only split ones are
- * collected, never more than their limit. The result does not depend on how the input is split.
+ * Failure modes: BAD, which also repeats. Lines that are whole in the input are read there; only
+ * split ones are collected, never more than their limit. The result does not depend on how the
+ * input is split.
  */
 #include "proxy/wire/http1.h"
 
@@ -121,8 +122,8 @@ line_collect(struct http1_reader *reader, const uint8_t *bytes, size_t len)
 }
 
 /*
- * The next line without its CRLF, a view of the input or of the collected bytes, valid until the next call. `limit`
- * is for the line with its CRLF; *used is what the line took of it.
+ * The next line without its CRLF, a view of the input or of the collected bytes, valid until the
+ * next call. `limit` is for the line with its CRLF; *used is what the line took of it.
  */
 static enum line_result
 line_next(struct http1_reader *reader, struct input *input, size_t limit, struct text *line,
@@ -161,7 +162,8 @@ static enum line_result
 head_line_next(struct http1_reader *reader, struct input *input, struct text *line)
 {
     size_t used = 0;
-    enum line_result result = line_next(reader, input, reader->max_head - reader->head_len, line, &used);
+    enum line_result result =
+        line_next(reader, input, reader->max_head - reader->head_len, line, &used);
 
     reader->head_len += used;
     return result;
@@ -197,7 +199,8 @@ start_next(struct http1_reader *reader, struct input *input)
     struct text line;
 
     if (reader->line_len == 0 && input->len > 0) {
-        bool empty_line = reader->role == HTTP1_REQUEST && reader->state == START && *input->data == '\r';
+        bool empty_line =
+            reader->role == HTTP1_REQUEST && reader->state == START && *input->data == '\r';
 
         if (!empty_line && !http1_head_can_start(reader->role, *input->data))
             return refuse(reader, "not HTTP/1");
@@ -298,7 +301,8 @@ hex_value(char byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* chunk-size [ BWS ";" … ]: extensions are skipped, but have to be lines of a head (RFC 9112 section 7.1.1). */
+/* chunk-size [ BWS ";" … ]: extensions are skipped, but have to be lines of a head (RFC 9112
+ * section 7.1.1). */
 static bool
 chunk_size(struct text line, uint64_t *size)
 {

@@ -1,11 +1,11 @@
 /*
  * The head of an HTTP/1.1 message, line by line (RFC 9112 sections 3 to 6).
  *
- * Owns the grammar of start lines and fields and the decision how long the body is. Does not own where lines come
- * from (http1.c), nor what fields mean beyond the framing.
- * Happy path: start line, fields one by one (those that matter for framing are noted as they pass), finish.
- * Failure modes: each refusal sets a constant reason and the status that a server answers. Two ways to read a length
- * are always a refusal: that is what request smuggling is made of.
+ * Owns the grammar of start lines and fields and the decision how long the body is. Does not own
+ * where lines come from (http1.c), nor what fields mean beyond the framing. Happy path: start line,
+ * fields one by one (those that matter for framing are noted as they pass), finish. Failure modes:
+ * each refusal sets a constant reason and the status that a server answers. Two ways to read a
+ * length are always a refusal: that is what request smuggling is made of.
  */
 #include "proxy/wire/http1_head.h"
 
@@ -57,7 +57,8 @@ is_token(struct text text)
     return text.len > 0;
 }
 
-/* Visible ASCII only (RFC 9112 section 3.2 takes no more); what form it has is the caller's to judge. */
+/* Visible ASCII only (RFC 9112 section 3.2 takes no more); what form it has is the caller's to
+ * judge. */
 static bool
 is_target(struct text text)
 {
@@ -98,7 +99,8 @@ request_line(struct http1_reader *reader, struct text line)
     return version_read(reader, text_from(line, (size_t)second + 1));
 }
 
-/* "HTTP/1.1 200 OK"; the space before an empty reason is often left out, and nothing depends on it. */
+/* "HTTP/1.1 200 OK"; the space before an empty reason is often left out, and nothing depends on it.
+ */
 static bool
 status_line(struct http1_reader *reader, struct text line)
 {
@@ -265,8 +267,8 @@ body_decide(struct http1_reader *reader)
         reader->remaining = 0;
         return;
     }
-    reader->until_close = reader->role == HTTP1_RESPONSE && !reader->chunked &&
-                          reader->content_length < 0;
+    reader->until_close =
+        reader->role == HTTP1_RESPONSE && !reader->chunked && reader->content_length < 0;
     reader->keep_alive &= !reader->until_close;
     reader->remaining = reader->content_length > 0 ? (uint64_t)reader->content_length : 0;
 }

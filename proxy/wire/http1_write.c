@@ -1,8 +1,9 @@
 /*
  * Writing HTTP/1.1 heads and chunk sizes (RFC 9112).
  *
- * Owns the syntax on the way out, and that nothing which came in by another protocol can end a line early: fields with
- * illegal bytes are left out, targets are escaped. Does not own which fields a message needs.
+ * Owns the syntax on the way out, and that nothing which came in by another protocol can end a line
+ * early: fields with illegal bytes are left out, targets are escaped. Does not own which fields a
+ * message needs.
  */
 #include "proxy/wire/header_class.h"
 #include "proxy/wire/http1.h"

@@ -1,9 +1,11 @@
 /*
- * grpc-message: text to percent-encoded field value and back, always valid UTF-8 on the decoded side.
+ * grpc-message: text to percent-encoded field value and back, always valid UTF-8 on the decoded
+ * side.
  *
- * Owns the escape grammar and the repair of broken UTF-8. Does not own how long a message may be (the caller cuts
- * with percent_utf8_cut). Most messages are plain ASCII: those are returned as they are, without a copy.
- * Failure modes: none, every input has an output; what cannot be read becomes U+FFFD or stays as it was written.
+ * Owns the escape grammar and the repair of broken UTF-8. Does not own how long a message may be
+ * (the caller cuts with percent_utf8_cut). Most messages are plain ASCII: those are returned as
+ * they are, without a copy. Failure modes: none, every input has an output; what cannot be read
+ * becomes U+FFFD or stays as it was written.
  */
 #include "proxy/wire/percent.h"
 
@@ -82,7 +84,8 @@ unescape(struct arena *arena, struct text encoded)
     return text_make(start, (size_t)(to - start));
 }
 
-/* What may follow a leading byte: how many bytes, and the range of the first of them (Unicode, table 3-7). */
+/* What may follow a leading byte: how many bytes, and the range of the first of them (Unicode,
+ * table 3-7). */
 struct utf8_lead {
     uint8_t following, low, high;
 };
@@ -99,7 +102,8 @@ utf8_lead_of(uint8_t byte)
     return (struct utf8_lead){3, byte == 0xf0 ? 0x90 : 0x80, byte == 0xf4 ? 0x8f : 0xbf};
 }
 
-/* Bytes of the sequence at `from`; *valid is false when they are only the start of one (or no start at all). */
+/* Bytes of the sequence at `from`; *valid is false when they are only the start of one (or no start
+ * at all). */
 static size_t
 utf8_sequence(const uint8_t *from, size_t len, bool *valid)
 {

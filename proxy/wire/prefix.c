@@ -1,10 +1,11 @@
 /*
  * The reader of gRPC's length-prefixed messages.
  *
- * Owns the place in the stream (inside a prefix, inside a message); never the message bytes, and no limit on their
- * length: the caller compares reader->current.length with its own before it takes anything.
- * Happy path: MESSAGE, BODY as often as input comes, DONE, and again. An empty message is MESSAGE, DONE.
- * Failure: a flag byte over 1 is reported at that byte, before the length is there, and stays reported.
+ * Owns the place in the stream (inside a prefix, inside a message); never the message bytes, and no
+ * limit on their length: the caller compares reader->current.length with its own before it takes
+ * anything. Happy path: MESSAGE, BODY as often as input comes, DONE, and again. An empty message is
+ * MESSAGE, DONE. Failure: a flag byte over 1 is reported at that byte, before the length is there,
+ * and stays reported.
  */
 #include "proxy/wire/prefix.h"
 

@@ -1,12 +1,11 @@
 /*
  * RPC status tables: one row per code, two short lists per direction of the HTTP maps.
  *
- * Owns the numbers and names of codes in every protocol that this proxy speaks. Does not own what a call does with
- * them (retry, fallback, the details). Every function is total: whatever a peer sends gets an answer, and no input
- * that isn't a success becomes RPC_OK.
+ * Owns the numbers and names of codes in every protocol that this proxy speaks. Does not own what a
+ * call does with them (retry, fallback, the details). Every function is total: whatever a peer
+ * sends gets an answer, and no input that isn't a success becomes RPC_OK.
  */
 #include "proxy/wire/status.h"
-
 
 struct code_row {
     struct text name;      /* statuscodes.md; BIZ_ERROR is dubbo-go's word for 17 */
@@ -114,9 +113,9 @@ int
 status_from_http_framed(int http_status)
 {
     static const struct map_row framed[] = {
-        {400, RPC_INTERNAL},    {401, RPC_UNAUTHENTICATED}, {403, RPC_PERMISSION_DENIED},
-        {404, RPC_UNIMPLEMENTED}, {429, RPC_UNAVAILABLE},   {502, RPC_UNAVAILABLE},
-        {503, RPC_UNAVAILABLE}, {504, RPC_UNAVAILABLE},
+        {400, RPC_INTERNAL},      {401, RPC_UNAUTHENTICATED}, {403, RPC_PERMISSION_DENIED},
+        {404, RPC_UNIMPLEMENTED}, {429, RPC_UNAVAILABLE},     {502, RPC_UNAVAILABLE},
+        {503, RPC_UNAVAILABLE},   {504, RPC_UNAVAILABLE},
     };
 
     return MAP_LOOK_UP(framed, http_status, RPC_UNKNOWN);

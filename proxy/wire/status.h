@@ -1,7 +1,7 @@
 /*
- * RPC status: gRPC codes, their names, and the maps between gRPC code, Triple/Connect code name, HTTP status and
- * HTTP/2 error code. Tables, no logic of their own.
- * Sources: gRPC statuscodes.md, http-grpc-status-mapping.md, PROTOCOL-HTTP2.md "Errors"; Connect protocol; dubbo-go.
+ * RPC status: gRPC codes, their names, and the maps between gRPC code, Triple/Connect code name,
+ * HTTP status and HTTP/2 error code. Tables, no logic of their own. Sources: gRPC statuscodes.md,
+ * http-grpc-status-mapping.md, PROTOCOL-HTTP2.md "Errors"; Connect protocol; dubbo-go.
  */
 #ifndef TRIBUTARY_WIRE_STATUS_H
 #define TRIBUTARY_WIRE_STATUS_H
@@ -37,8 +37,9 @@ enum dialect { DIALECT_TRIPLE, DIALECT_CONNECT };
 
 /* One detail of google.rpc.Status: a packed message with its type. Views. */
 struct rpc_detail {
-    struct text type_url; /* "type.googleapis.com/google.rpc.RetryInfo"; kept as received otherwise */
-    struct text value;    /* the message's bytes, opaque */
+    struct text
+        type_url;      /* "type.googleapis.com/google.rpc.RetryInfo"; kept as received otherwise */
+    struct text value; /* the message's bytes, opaque */
 };
 
 /* The outcome of a call. Views into the call's arena or constants. */
@@ -47,10 +48,12 @@ struct rpc_status {
     struct text message; /* decoded UTF-8 text, not percent-encoded */
     const struct rpc_detail *details;
     unsigned detail_count;
-    struct text details_bin; /* grpc-status-details-bin as received (undecoded base64), when it came framed; else empty */
+    struct text details_bin; /* grpc-status-details-bin as received (undecoded base64), when it came
+                                framed; else empty */
 };
 
-/* "OK", "NOT_FOUND", …; "CODE_17" for 17 as a stats key is "BIZ_ERROR"; others "UNKNOWN". Constant. */
+/* "OK", "NOT_FOUND", …; "CODE_17" for 17 as a stats key is "BIZ_ERROR"; others "UNKNOWN". Constant.
+ */
 struct text status_name(int code);
 /* "not_found", "code_17", …: the JSON form. Constant; unknown codes give "unknown". */
 struct text status_json_name(int code);
@@ -60,9 +63,11 @@ int status_from_json_name(struct text name, enum dialect dialect);
 int status_to_http(int code, enum dialect dialect);
 /* gRPC code for an HTTP status without readable status information (bare form; never RPC_OK). */
 int status_from_http(int http_status, enum dialect dialect);
-/* The same for a framed reply without grpc-status: http-grpc-status-mapping.md; 200 gives UNKNOWN. */
+/* The same for a framed reply without grpc-status: http-grpc-status-mapping.md; 200 gives UNKNOWN.
+ */
 int status_from_http_framed(int http_status);
-/* gRPC code for an RST_STREAM error code (and 0x1f4, which dubbo-java sends when its pool is full). */
+/* gRPC code for an RST_STREAM error code (and 0x1f4, which dubbo-java sends when its pool is full).
+ */
 int status_from_h2_error(uint32_t h2_error);
 /* grpc-status field value to code: 1-3 digits; -1 when malformed. */
 int status_from_field(struct text value);

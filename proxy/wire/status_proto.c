@@ -1,9 +1,10 @@
 /*
  * google.rpc.Status and ErrorInfo by protobuf-c, with the arena as its allocator.
  *
- * Owns the byte form only. Texts go in and out with their lengths (see proto/rpc_status.proto) and are made valid
- * UTF-8 on the way out, because Go's readers refuse a Status whose strings are not.
- * Failure modes: reading refuses what is not base64 or not a Status and then leaves *status alone. Writing has none.
+ * Owns the byte form only. Texts go in and out with their lengths (see proto/rpc_status.proto) and
+ * are made valid UTF-8 on the way out, because Go's readers refuse a Status whose strings are not.
+ * Failure modes: reading refuses what is not base64 or not a Status and then leaves *status alone.
+ * Writing has none.
  */
 #include "proxy/wire/status_proto.h"
 

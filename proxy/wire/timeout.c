@@ -1,9 +1,9 @@
 /*
  * Deadlines on the wire: reading and writing the three timeout fields.
  *
- * Owns the grammar and the arithmetic. Not here: when a deadline starts, and what happens when it has passed.
- * Rounding is always up: a hop must not make a deadline shorter than the client asked for, and a value that became 0
- * or got lost would mean "at once" or "never".
+ * Owns the grammar and the arithmetic. Not here: when a deadline starts, and what happens when it
+ * has passed. Rounding is always up: a hop must not make a deadline shorter than the client asked
+ * for, and a value that became 0 or got lost would mean "at once" or "never".
  */
 #include "proxy/wire/timeout.h"
 
@@ -18,8 +18,8 @@ static const struct {
     uint64_t ns;
 } units[] = {
     /* finest first */
-    {'n', 1},         {'u', NS_PER_US},      {'m', NS_PER_MS},
-    {'S', NS_PER_S},  {'M', 60 * NS_PER_S},  {'H', 3600 * NS_PER_S},
+    {'n', 1},        {'u', NS_PER_US},     {'m', NS_PER_MS},
+    {'S', NS_PER_S}, {'M', 60 * NS_PER_S}, {'H', 3600 * NS_PER_S},
 };
 
 enum { UNITS = sizeof(units) / sizeof(units[0]) };
