@@ -1,0 +1,1 @@
+tributary_unit_test(test_stats SOURCES test_stats.c LIBS tributary_stats tributary_base)
