@@ -49,8 +49,11 @@ void fields_set(struct fields *fields, struct text name, struct text value, uint
 /* Size as RFC 9113 section 6.5.2 counts MAX_HEADER_LIST_SIZE: names + values + 32 a field. */
 size_t fields_list_size(const struct fields *fields);
 
+/* An empty list has no items, and NULL + 0 is not C: hence the end by count. The body must not add
+ * or remove. */
 #define fields_for_each(field, fields)                                                             \
-    for (const struct field *field = (fields)->items; field < (fields)->items + (fields)->count;   \
-         field++)
+    for (const struct field *field = (fields)->items,                                              \
+                            *field##_end = (fields)->count ? field + (fields)->count : field;      \
+         field != field##_end; field++)
 
 #endif
