@@ -15,10 +15,12 @@ struct config_result {
     unsigned error_count;
 };
 
-/* Read and build. `stats`: where names get their cells (NULL for --check). `old`: the running snapshot, for what a reload
+/* Read and build; statistics entries stay NULL (the server binds them). `old`: the running snapshot, for what a reload
  * can't change (workers, admin, probe, addresses of existing listeners): those keep the old value and are named in *kept (may be NULL). */
-void config_load(const char *file, struct stats *stats, const struct snapshot *old, struct config_result *result,
-                 struct strbuf *kept);
+void config_load(const char *file, const struct snapshot *old, struct config_result *result, struct strbuf *kept);
+/* The same from memory; `file` is only the name in messages. */
+void config_load_text(const char *file, struct text bytes, struct stats *stats, const struct snapshot *old,
+                      struct config_result *result, struct strbuf *kept);
 void config_result_fini(struct config_result *result); /* not the snapshot */
 
 /* The effective configuration, defaults included, as an INI file that reads back the same. secrets: hide key file names? No
