@@ -19,7 +19,7 @@ struct config_result {
  * can't change (workers, admin, probe, addresses of existing listeners): those keep the old value and are named in *kept (may be NULL). */
 void config_load(const char *file, const struct snapshot *old, struct config_result *result, struct strbuf *kept);
 /* The same from memory; `file` is only the name in messages. */
-void config_load_text(const char *file, struct text bytes, struct stats *stats, const struct snapshot *old,
+void config_load_text(const char *file, struct text bytes, const struct snapshot *old,
                       struct config_result *result, struct strbuf *kept);
 void config_result_fini(struct config_result *result); /* not the snapshot */
 
