@@ -122,14 +122,23 @@ json_text(struct arena *arena, struct text text)
     return string;
 }
 
+/* The bare name where a reader puts the same prefix back; else the whole URL. */
+static struct text
+type_name_of(struct text url)
+{
+    struct text name = text_from(url, sizeof(TYPE_PREFIX) - 1);
+
+    if (text_starts(url, TEXT(TYPE_PREFIX)) && name.len > 0 && text_find(name, '/', 0) < 0)
+        return name;
+    return url;
+}
+
 static json_t *
 detail_write(struct arena *arena, const struct rpc_detail *detail)
 {
-    struct text type = detail->type_url;
     json_t *object = json_object();
+    struct text type = type_name_of(detail->type_url);
 
-    if (text_starts(type, TEXT(TYPE_PREFIX)))
-        type = text_from(type, sizeof(TYPE_PREFIX) - 1);
     check(json_object_set_new(object, "type", json_text(arena, type)) == 0);
     check(json_object_set_new(object, "value",
                               json_text(arena, base64_encode(arena, detail->value))) == 0);

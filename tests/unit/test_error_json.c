@@ -285,6 +285,23 @@ written_errors_leave_out_what_is_empty(void **state)
 }
 
 static void
+types_are_shortened_only_where_a_reader_restores_them(void **state)
+{
+    struct rpc_detail details[] = {{TEXT("type.googleapis.com/a.B"), TEXT_NONE},
+                                   {TEXT("type.googleapis.com/a/b"), TEXT_NONE},
+                                   {TEXT("type.googleapis.com/"), TEXT_NONE}};
+    struct rpc_status written = {
+        .code = RPC_ABORTED, .details = details, .detail_count = COUNT(details)};
+    struct text body = error_json_write(&arena, &written);
+
+    (void)state;
+    assert_int_equal(error_json_read(&arena, body, 500, DIALECT_TRIPLE, &status), ERROR_JSON_OK);
+    assert_int_equal(status.detail_count, COUNT(details));
+    for (size_t i = 0; i < COUNT(details); i++)
+        assert_text(status.details[i].type_url, details[i].type_url);
+}
+
+static void
 broken_utf8_in_a_message_is_repaired_on_writing(void **state)
 {
     struct rpc_status broken = {.code = RPC_INTERNAL, .message = TEXT("x\xe9")};
@@ -326,6 +343,7 @@ main(void)
         TEST(details_that_are_no_array_are_ignored),
         TEST(a_nul_in_a_message_is_no_end),
         TEST(written_errors_leave_out_what_is_empty),
+        TEST(types_are_shortened_only_where_a_reader_restores_them),
         TEST(broken_utf8_in_a_message_is_repaired_on_writing),
         TEST(every_code_is_read_back_as_written),
     };
