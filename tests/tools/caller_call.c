@@ -33,7 +33,7 @@ stream_message(struct caller_call *call, long index)
 {
     const struct caller_engine *engine = call->engine;
     struct peer_body *body = peer_body_copy(engine->plain->data, engine->plain->len);
-    write_stamp(body->data + PEER_PREFIX_BYTES, engine->stamp_len, call->number, (uint64_t)index);
+    write_stamp(body->data + engine->stamp_at, engine->stamp_len, call->number, (uint64_t)index);
     return body;
 }
 
@@ -84,7 +84,7 @@ caller_call_fill(struct caller_call *call)
         peer_stream_push(&call->stream, peer_body_ref(engine->packed), 0);
     } else {
         size_t skip = engine->framed ? 0 : PEER_PREFIX_BYTES;
-        size_t head = PEER_PREFIX_BYTES - skip + engine->stamp_len;
+        size_t head = engine->stamp_at + engine->stamp_len - skip;
         memcpy(call->stream.inline_data, engine->plain->data + skip, head);
         write_stamp(call->stream.inline_data + head - engine->stamp_len, engine->stamp_len,
                     call->number, 0);

@@ -348,6 +348,37 @@ make_fields(struct caller_engine *engine)
     }
 }
 
+static size_t
+write_varint(uint8_t *at, uint64_t value)
+{
+    size_t n = 0;
+    for (; value > 0x7f; value >>= 7)
+        at[n++] = (uint8_t)(value | 0x80);
+    at[n++] = (uint8_t)value;
+    return n;
+}
+
+/* Pattern bytes, as they are or as one protobuf field of them; with room for the stamp. */
+static void
+make_generated(struct caller_engine *engine)
+{
+    uint8_t head[20];
+    size_t head_len = 0;
+    size_t size = (size_t)engine->config.size;
+    if (engine->config.proto_field && size) { /* proto3 leaves an empty field out */
+        head_len = write_varint(head, (uint64_t)engine->config.proto_field << 3 | 2);
+        head_len += write_varint(head + head_len, size);
+    }
+    struct peer_body *body = peer_body_new(PEER_PREFIX_BYTES + head_len + size);
+    peer_prefix_write(body->data, false, head_len + size);
+    memcpy(body->data + PEER_PREFIX_BYTES, head, head_len);
+    engine->stamp_at = PEER_PREFIX_BYTES + head_len;
+    peer_pattern_fill(body->data + engine->stamp_at, 0, size);
+    body->len = engine->stamp_at + size;
+    engine->stamp_len = size < CALLER_STAMP_BYTES ? size : CALLER_STAMP_BYTES;
+    engine->plain = body;
+}
+
 /* Prefix and message; a server stream's is the text that asks for its messages. */
 static void
 make_messages(struct caller_engine *engine)
@@ -363,15 +394,11 @@ make_messages(struct caller_engine *engine)
     if (config->text) {
         size_t len = strlen(config->text);
         engine->plain = peer_body_message(false, config->text, len);
+        engine->stamp_at = PEER_PREFIX_BYTES;
         engine->expect_messages = peer_text_number(config->text, len, "count", 3);
         engine->expect_size = peer_text_number(config->text, len, "size", 10);
     } else {
-        size_t size = (size_t)config->size;
-        engine->plain = peer_body_new(PEER_PREFIX_BYTES + size);
-        peer_prefix_write(engine->plain->data, false, size);
-        peer_pattern_fill(engine->plain->data + PEER_PREFIX_BYTES, 0, size);
-        engine->plain->len = PEER_PREFIX_BYTES + size;
-        engine->stamp_len = size < CALLER_STAMP_BYTES ? size : CALLER_STAMP_BYTES;
+        make_generated(engine);
     }
     if (asked)
         config->text = "";
@@ -419,8 +446,9 @@ caller_engine_init(struct caller_engine *engine, uv_loop_t *loop,
         *error = "--target must be IP:PORT, [IPV6]:PORT, localhost:PORT or unix:PATH";
     else if (!config->method || config->method[0] != '/')
         *error = "--method must be /Service/Method";
-    else if (config->connections < 1 || config->size < 0)
-        *error = "--connections must be at least 1, --size at least 0";
+    else if (config->connections < 1 || config->size < 0 || config->proto_field < 0 ||
+             config->proto_field > 15)
+        *error = "--connections must be at least 1, --size at least 0, --proto-field 0 to 15";
     for (int i = 0; i < config->metadata.count; i++)
         if (!strchr(config->metadata.items[i], '='))
             *error = "--metadata must be name=value";

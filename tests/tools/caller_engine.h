@@ -8,9 +8,9 @@
  * caller_engine_stop().
  * Failure: a call that cannot be sent or whose connection is lost ends with status 14.
  *
- * Unary calls and the messages of streams begin with 16 hexadecimal digits that differ from call
- * to call and message to message (when there is room and no text is given), so that a reply that
- * went to the wrong call is seen.
+ * Unary calls and the messages of streams begin (behind a protobuf field's head) with 16 digits
+ * that differ from call to call and message to message (when there is room and no text is given),
+ * so that a reply that went to the wrong call is seen.
  */
 #ifndef TOOLS_CALLER_ENGINE_H
 #define TOOLS_CALLER_ENGINE_H
@@ -33,9 +33,10 @@ struct caller_config {
     int type;              /* enum caller_type */
     int triple;            /* 1: unary calls bare; streams are framed in both */
     long size;
-    long messages; /* of a stream */
-    bool lockstep; /* bidi: the next message after the echo of the last */
-    bool gzip;     /* compress requests and offer gzip */
+    long proto_field; /* the message is this protobuf field with size bytes; 0: bytes alone */
+    long messages;    /* of a stream */
+    bool lockstep;    /* bidi: the next message after the echo of the last */
+    bool gzip;        /* compress requests and offer gzip */
     bool check_metadata;
     long reply_size; /* the provider's --reply-size; -1: replies are echoes */
     long deadline_ms;
@@ -72,6 +73,7 @@ struct caller_engine {
     struct peer_body *fixed_reply; /* NULL: replies are echoes */
     const uint8_t *expect;         /* the unary reply, as it is on the wire */
     size_t expect_len;
+    size_t stamp_at; /* in plain */
     size_t stamp_len;
     long expect_messages; /* server stream */
     long expect_size;

@@ -86,6 +86,8 @@ main(int argc, char **argv)
         {"codec", PEER_OPTION_TEXT, &config.codec, NULL,
          "application/CODEC, application/grpc+CODEC"},
         {"size", PEER_OPTION_NUMBER, &config.size, NULL, "bytes of a message (16)"},
+        {"proto-field", PEER_OPTION_NUMBER, &config.proto_field, NULL,
+         "wrap it as this protobuf bytes field, for other providers"},
         {"text", PEER_OPTION_TEXT, &config.text, NULL, "the message, instead of --size"},
         {"messages", PEER_OPTION_NUMBER, &config.messages, NULL, "messages of a stream (3)"},
         {"lockstep", PEER_OPTION_FLAG, &config.lockstep, NULL, "bidi: wait for each echo"},

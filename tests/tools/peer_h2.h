@@ -37,7 +37,7 @@ struct peer_stream {
     bool trailers; /* events->trailers is asked for the end instead of END_STREAM on DATA */
     bool deferred; /* nghttp2 waits for peer_stream_push or peer_stream_end */
     bool closed;   /* events->closed has come */
-    uint8_t inline_data[24];
+    uint8_t inline_data[40];
     struct peer_piece *first;
     struct peer_piece *last;
     size_t queued_bytes;
