@@ -63,8 +63,8 @@ var cases = []struct {
 	{"server", server},
 	{"client", clientStream},
 	{"bidi", bidi},
-	{"big", big},
 	{"gzip", gzipRequest},
+	{"big", big}, // last: directly it may cost the connection
 }
 
 func main() {
