@@ -55,6 +55,7 @@ struct h2_stream {
     bool head_queued;   /* outgoing HEADERS are in the write queue */
     bool head_done;     /* incoming head is complete: the next block is trailers */
     bool interim;       /* the block being read is a 1xx head */
+    bool last_data;     /* the DATA frame being read has END_STREAM */
     bool deferred;      /* nghttp2 waits for resume_data */
     bool has_length;    /* request: content-length was sent */
     bool has_trailers, trailers_submitted;

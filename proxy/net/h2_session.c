@@ -137,13 +137,14 @@ static int
 on_ng_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len, void *user_data)
 {
     struct h2 *h2 = user_data;
-    (void)flags;
     nghttp2_session_consume_connection(session, len);
     struct h2_stream *hs = h2_stream_find(h2, id);
     if (!hs)
         return 0;
+    hs->last_data = flags & NGHTTP2_FLAG_END_STREAM;
     if (!hs->stream.events) {
-        nghttp2_session_consume_stream(session, id, len);
+        if (!hs->last_data)
+            nghttp2_session_consume_stream(session, id, len);
         return 0;
     }
     hs->stream.uncredited += len;

@@ -146,7 +146,7 @@ credit(struct h2_stream *hs, uint64_t bytes)
     if (bytes > stream->uncredited)
         bytes = stream->uncredited;
     stream->uncredited -= bytes;
-    if (bytes == 0 || !h2 || h2->down || !hs->ng_open || stream->in_end || hs->own_reset)
+    if (bytes == 0 || !h2 || h2->down || !hs->ng_open || hs->last_data || stream->in_end || hs->own_reset)
         return; /* nothing comes any more that would need it */
     nghttp2_session_consume_stream(h2->session, stream->id, bytes);
     h2_wake(h2);
@@ -240,9 +240,11 @@ never_written(const struct h2_stream *hs)
 static void
 lose(struct h2 *h2, struct h2_stream *hs, bool lost)
 {
-    bool complete = hs->stream.in_end && hs->stream.out_closed;
+    const struct stream *stream = &hs->stream;
     bool unprocessed = !h2->server && (!hs->head_queued || (lost && never_written(hs)));
-    if (hs->marked && (lost || !complete)) {
+    /* A reply that is complete stands; ours does once the kernel has it, which it may still get. */
+    bool silent = stream->in_end && (!h2->server || (stream->out_closed && (!hs->marked || !lost)));
+    if (hs->marked && (lost || !silent)) {
         list_unlink(&hs->stream.mark.node);
         hs->marked = false;
     }
@@ -251,7 +253,7 @@ lose(struct h2 *h2, struct h2_stream *hs, bool lost)
         h2->open_streams--;
     }
     h2_send_forget(hs);
-    if (!hs->marked) /* else what it waits for is still being written */
+    if (!silent)
         tell_reset(hs, unprocessed ? STREAM_NOT_PROCESSED : STREAM_LOST);
     h2_stream_release(hs);
 }

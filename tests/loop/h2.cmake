@@ -1,0 +1,3 @@
+# HTTP/2 connections: proxy/net/h2*.
+tributary_loop_test(test_h2 test_h2.c h2_lab.c)
+tributary_loop_test(test_h2_faults test_h2_faults.c h2_lab.c)
