@@ -87,6 +87,34 @@ spare_steps_go_back(void **state)
     budget_lease_fini(&lease);
 }
 
+/* Counts how often the shared counter changes. */
+static unsigned
+give_all_in_small_parts(struct budget_lease *lease, uint64_t part)
+{
+    unsigned changes = 0;
+    while (lease->used > 0) {
+        uint64_t before = lease->budget->leased;
+        budget_give(lease, part);
+        changes += lease->budget->leased != before;
+    }
+    return changes;
+}
+
+static void
+giving_and_taking_write_the_shared_counter_once_a_step(void **state)
+{
+    (void)state;
+    struct budget budget;
+    struct budget_lease lease;
+    budget_init(&budget, 256 * MIB);
+    budget_lease_init(&lease, &budget);
+    for (unsigned i = 0; i < 4 * 2048; i++)
+        assert_true(budget_take(&lease, 512));
+    assert_int_equal(give_all_in_small_parts(&lease, 512), 3);
+    assert_int_equal(budget.leased, MIB); /* a step stays for the next call */
+    budget_lease_fini(&lease);
+}
+
 static void
 idle_worker_holds_nothing_after_a_trim(void **state)
 {
@@ -228,8 +256,8 @@ take_and_give(void *seed)
     uint64_t used = 0;
     rng_seed(&rng, (uintptr_t)seed);
     budget_lease_init(&lease, &shared);
-    for (unsigned i = 0; i < 200000; i++) {
-        uint64_t bytes = rng_below(&rng, 64 * 1024);
+    for (unsigned i = 0; i < 400000; i++) {
+        uint64_t bytes = rng_below(&rng, 256 * 1024); /* some steps of 64K: leases all the time */
         if (rng_below(&rng, 2) && budget_take(&lease, bytes)) {
             used += bytes;
         } else if (bytes <= used) {
@@ -265,6 +293,7 @@ main(void)
         cmocka_unit_test(no_budget_at_all_refuses),
         cmocka_unit_test(small_takes_lease_a_step_once),
         cmocka_unit_test(spare_steps_go_back),
+        cmocka_unit_test(giving_and_taking_write_the_shared_counter_once_a_step),
         cmocka_unit_test(idle_worker_holds_nothing_after_a_trim),
         cmocka_unit_test(peak_is_the_most_that_was_used),
         cmocka_unit_test(pressure_begins_at_three_quarters_and_seven_eighths),
