@@ -33,6 +33,8 @@ struct h1 *h1_client_open(struct conn *conn, const struct h1_options *options, c
 /* Client: pseudo-headers in fields become the request line and Host. NULL when busy or closing. */
 struct stream *h1_request(struct h1 *h1, const struct fields *fields, bool end, const struct stream_events *events, void *owner,
                           struct fields *reply_fields, struct fields *reply_trailers);
+void *h1_owner(const struct h1 *h1);
+struct conn *h1_conn(const struct h1 *h1); /* valid until on_closed begins */
 bool h1_usable(const struct h1 *h1); /* client: idle, open, kept alive */
 bool h1_used_before(const struct h1 *h1); /* client: at least one exchange ended on it: a loss may be an idle close */
 int h1_send_head(struct stream *stream, const struct fields *fields, bool end);
