@@ -9,16 +9,25 @@
 
 static const char letters[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* Value of each byte plus one; 0 for bytes outside the alphabet. */
+/* Value of each byte with LETTER set; 0 for bytes outside the alphabet. */
+enum { LETTER = 64 };
 static const uint8_t values[256] = {
-    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
-    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
-    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
-    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
-    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
-    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
-    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
-    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['+'] = 63, ['/'] = 64,
+    ['A'] = LETTER | 0,  ['B'] = LETTER | 1,  ['C'] = LETTER | 2,  ['D'] = LETTER | 3,
+    ['E'] = LETTER | 4,  ['F'] = LETTER | 5,  ['G'] = LETTER | 6,  ['H'] = LETTER | 7,
+    ['I'] = LETTER | 8,  ['J'] = LETTER | 9,  ['K'] = LETTER | 10, ['L'] = LETTER | 11,
+    ['M'] = LETTER | 12, ['N'] = LETTER | 13, ['O'] = LETTER | 14, ['P'] = LETTER | 15,
+    ['Q'] = LETTER | 16, ['R'] = LETTER | 17, ['S'] = LETTER | 18, ['T'] = LETTER | 19,
+    ['U'] = LETTER | 20, ['V'] = LETTER | 21, ['W'] = LETTER | 22, ['X'] = LETTER | 23,
+    ['Y'] = LETTER | 24, ['Z'] = LETTER | 25, ['a'] = LETTER | 26, ['b'] = LETTER | 27,
+    ['c'] = LETTER | 28, ['d'] = LETTER | 29, ['e'] = LETTER | 30, ['f'] = LETTER | 31,
+    ['g'] = LETTER | 32, ['h'] = LETTER | 33, ['i'] = LETTER | 34, ['j'] = LETTER | 35,
+    ['k'] = LETTER | 36, ['l'] = LETTER | 37, ['m'] = LETTER | 38, ['n'] = LETTER | 39,
+    ['o'] = LETTER | 40, ['p'] = LETTER | 41, ['q'] = LETTER | 42, ['r'] = LETTER | 43,
+    ['s'] = LETTER | 44, ['t'] = LETTER | 45, ['u'] = LETTER | 46, ['v'] = LETTER | 47,
+    ['w'] = LETTER | 48, ['x'] = LETTER | 49, ['y'] = LETTER | 50, ['z'] = LETTER | 51,
+    ['0'] = LETTER | 52, ['1'] = LETTER | 53, ['2'] = LETTER | 54, ['3'] = LETTER | 55,
+    ['4'] = LETTER | 56, ['5'] = LETTER | 57, ['6'] = LETTER | 58, ['7'] = LETTER | 59,
+    ['8'] = LETTER | 60, ['9'] = LETTER | 61, ['+'] = LETTER | 62, ['/'] = LETTER | 63,
 };
 
 struct text
@@ -62,21 +71,16 @@ strip_padding(struct text *encoded)
     return true;
 }
 
-/* The 24 bits of a group of `count` letters, left-aligned; false on a byte outside the alphabet. */
+/* The 24 bits of four letters, or of fewer and left-aligned; false on a byte outside the alphabet.
+ */
 static inline bool
 group_of(const uint8_t *from, size_t count, uint32_t *group)
 {
-    uint32_t bits = 0;
+    uint32_t a = values[from[0]], b = values[from[1]];
+    uint32_t c = count > 2 ? values[from[2]] : LETTER, d = count > 3 ? values[from[3]] : LETTER;
 
-    for (size_t i = 0; i < 4; i++) {
-        unsigned value = i < count ? values[from[i]] : 1;
-
-        if (value == 0)
-            return false;
-        bits = bits << 6 | (value - 1);
-    }
-    *group = bits;
-    return true;
+    *group = (a & 63) << 18 | (b & 63) << 12 | (c & 63) << 6 | (d & 63);
+    return (a & b & c & d & LETTER) != 0;
 }
 
 bool
@@ -88,20 +92,22 @@ base64_decode(struct arena *arena, struct text encoded, struct text *bytes)
     const uint8_t *from = (const uint8_t *)encoded.ptr;
     uint8_t *start = arena_alloc(arena, encoded.len / 4 * 3 + 3);
     uint8_t *to = start;
+    size_t left = encoded.len;
     uint32_t group;
 
-    for (size_t left = encoded.len; left > 0;) {
-        size_t count = left < 4 ? left : 4;
-
-        if (!group_of(from, count, &group))
+    for (; left >= 4; left -= 4, from += 4, to += 3) {
+        if (!group_of(from, 4, &group))
+            return false;
+        to[0] = (uint8_t)(group >> 16);
+        to[1] = (uint8_t)(group >> 8);
+        to[2] = (uint8_t)group;
+    }
+    if (left > 0) { /* 2 or 3 */
+        if (!group_of(from, left, &group))
             return false;
         *to++ = (uint8_t)(group >> 16);
-        if (count > 2)
+        if (left == 3)
             *to++ = (uint8_t)(group >> 8);
-        if (count > 3)
-            *to++ = (uint8_t)group;
-        from += count;
-        left -= count;
     }
     *bytes = text_make(start, (size_t)(to - start));
     return true;

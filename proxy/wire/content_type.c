@@ -136,10 +136,12 @@ content_type_parse(struct arena *arena, struct text value)
 {
     if (value.len == 0)
         return (struct content_type){.kind = CONTENT_ABSENT};
-    if (text_eq(value, TEXT(GRPC)) || text_eq(value, TEXT(GRPC "+proto")))
-        return (struct content_type){.kind = CONTENT_GRPC, .codec = known[0].codec};
-    if (text_eq(value, TEXT(APPLICATION "proto")))
-        return (struct content_type){.kind = CONTENT_BARE, .codec = known[0].codec};
+    for (int i = 0; i < KNOWN; i++) {
+        if (text_eq(value, known[i].framed))
+            return (struct content_type){.kind = CONTENT_GRPC, .codec = known[i].codec};
+        if (text_eq(value, known[i].bare))
+            return (struct content_type){.kind = CONTENT_BARE, .codec = known[i].codec};
+    }
     return general_parse(arena, value);
 }
 

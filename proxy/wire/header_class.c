@@ -7,6 +7,8 @@
  */
 #include "proxy/wire/header_class.h"
 
+#include "proxy/wire/swar.h"
+
 struct named_class {
     const char *name; /* as long as the group says */
     enum header_class class;
@@ -56,7 +58,7 @@ prefix_class(struct text name)
         return HEADER_PSEUDO;
     if (name.ptr[0] == 'g' && text_starts(name, TEXT("grpc-")))
         return HEADER_GRPC_OTHER;
-    if (name.ptr[0] == 't' && name.len > 8 && text_starts(name, TEXT("trailer-")))
+    if (name.ptr[0] == 't' && text_starts(name, TEXT("trailer-")))
         return HEADER_TRAILER_PREFIXED;
     return HEADER_CUSTOM;
 }
@@ -70,7 +72,8 @@ header_class_of(struct text name)
         const struct named_class *group = classes[name.len];
 
         for (; group->name != NULL; group++)
-            if (memcmp(group->name, name.ptr, name.len) == 0)
+            /* Names of one length differ early: a call of memcmp() is rarely worth it. */
+            if (group->name[0] == name.ptr[0] && memcmp(group->name, name.ptr, name.len) == 0)
                 return group->class;
     }
     return prefix_class(name);
@@ -92,14 +95,28 @@ header_name_valid(struct text name)
     return name.len > 0;
 }
 
-bool
-header_value_valid(struct text value)
+static bool
+value_bytes_valid(const char *bytes, size_t len)
 {
-    for (size_t i = 0; i < value.len; i++) {
-        uint8_t byte = (uint8_t)value.ptr[i];
+    for (size_t i = 0; i < len; i++) {
+        uint8_t byte = (uint8_t)bytes[i];
 
         if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
             return false;
     }
     return true;
+}
+
+bool
+header_value_valid(struct text value)
+{
+    for (; value.len >= SWAR_BYTES; value.ptr += SWAR_BYTES, value.len -= SWAR_BYTES) {
+        uint64_t word = swar_load(value.ptr);
+
+        /* A tab is legal but rare: then byte by byte. */
+        if ((swar_has_less(word, 0x20) || swar_has(word, 0x7f)) &&
+            !value_bytes_valid(value.ptr, SWAR_BYTES))
+            return false;
+    }
+    return value_bytes_valid(value.ptr, value.len);
 }

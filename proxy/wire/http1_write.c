@@ -8,17 +8,35 @@
 #include "proxy/wire/header_class.h"
 #include "proxy/wire/http1.h"
 
+static char *
+put(char *to, const char *bytes, size_t len)
+{
+    memcpy(to, bytes, len);
+    return to + len;
+}
+
+static void
+field_write(struct strbuf *out, const struct field *field)
+{
+    size_t len = field->name.len + field->value.len + 4;
+    char *to;
+
+    if (!header_name_valid(field->name) || !header_value_valid(field->value))
+        return; /* pseudo fields too: ':' is no byte of a name */
+    to = strbuf_reserve(out, len);
+    to = put(to, field->name.ptr, field->name.len);
+    to = put(to, ": ", 2);
+    if (field->value.len > 0)
+        to = put(to, field->value.ptr, field->value.len);
+    put(to, "\r\n", 2);
+    out->len += len;
+}
+
 static void
 fields_write(struct strbuf *out, const struct fields *fields)
 {
-    fields_for_each (field, fields) {
-        if (!header_name_valid(field->name) || !header_value_valid(field->value))
-            continue; /* pseudo fields too: ':' is no byte of a name */
-        strbuf_add_text(out, field->name);
-        strbuf_add(out, ": ", 2);
-        strbuf_add_text(out, field->value);
-        strbuf_add(out, "\r\n", 2);
-    }
+    fields_for_each (field, fields)
+        field_write(out, field);
     strbuf_add(out, "\r\n", 2);
 }
 

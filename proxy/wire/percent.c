@@ -9,6 +9,8 @@
  */
 #include "proxy/wire/percent.h"
 
+#include "proxy/wire/swar.h"
+
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
 enum { REPLACEMENT_BYTES = 3 };
@@ -30,13 +32,29 @@ escape_into(char *to, uint8_t byte)
     return to;
 }
 
+/* How many bytes at the start need no escape; eight at a time, so maybe a few less. */
+static size_t
+plain_start(struct text message, bool escape_plus)
+{
+    size_t plain = 0;
+
+    for (; message.len - plain >= SWAR_BYTES; plain += SWAR_BYTES) {
+        uint64_t word = swar_load(message.ptr + plain);
+
+        if (swar_has_high(word) || swar_has_less(word, 0x20) || swar_has(word, 0x7f) ||
+            swar_has(word, '%') || (escape_plus && swar_has(word, '+')))
+            break;
+    }
+    return plain;
+}
+
 struct text
 percent_encode(struct arena *arena, struct text message, bool escape_plus)
 {
     const uint8_t *from = (const uint8_t *)message.ptr;
     size_t escapes = 0;
 
-    for (size_t i = 0; i < message.len; i++)
+    for (size_t i = plain_start(message, escape_plus); i < message.len; i++)
         escapes += must_escape(from[i], escape_plus);
     if (escapes == 0)
         return message;
@@ -134,6 +152,10 @@ utf8_broken(struct text text)
     bool valid;
 
     for (size_t i = 0; i < text.len;) {
+        if (text.len - i >= SWAR_BYTES && !swar_has_high(swar_load(from + i))) {
+            i += SWAR_BYTES;
+            continue;
+        }
         i += utf8_sequence(from + i, text.len - i, &valid);
         broken += !valid;
     }

@@ -197,6 +197,25 @@ a_head_of_exactly_the_limit_passes(void **state)
 }
 
 static void
+trailers_have_a_limit_of_their_own(void **state)
+{
+    static const char head[] = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char trailers[] = "a: 0123456789012345678901234567890123456789012345\r\n\r\n";
+    struct story_case how = {.role = HTTP1_REQUEST, .max_head = sizeof(head) - 1};
+    struct strbuf input = STRBUF_INIT;
+
+    (void)state;
+    assert_true(sizeof(trailers) <= sizeof(head));
+    strbuf_add_str(&input, head);
+    strbuf_addf(&input, "1\r\nx\r\n0\r\n%s", trailers);
+    story_of(how, strbuf_text(&input), input.len, 1);
+    assert_non_null(
+        strstr(story.data, "[x] | a: 0123456789012345678901234567890123456789012345 END"));
+    strbuf_fini(&input);
+    strbuf_fini(&story);
+}
+
+static void
 one_reader_reads_one_message_after_another(void **state)
 {
     static const char input[] = "POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na"
@@ -355,6 +374,7 @@ main(void)
         TEST(a_later_minor_version_is_read_as_1_1),
         TEST(one_empty_line_before_a_request_is_skipped),
         TEST(a_head_of_exactly_the_limit_passes),
+        TEST(trailers_have_a_limit_of_their_own),
         TEST(one_reader_reads_one_message_after_another),
         TEST(end_and_bad_repeat_without_using_input),
         TEST(fields_are_written_but_not_what_would_break_the_message),
