@@ -163,7 +163,7 @@ static void
 conn_closed(struct conn *conn)
 {
     struct h2 *h2 = conn->owner;
-    h2->down = true;
+    down(h2, true, UV_ECANCELED, "closed"); /* if somebody closed the socket without asking us */
     h2_stream_abandon_all(h2);
     if (h2->events->on_closed)
         h2->events->on_closed(h2);

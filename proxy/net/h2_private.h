@@ -79,6 +79,7 @@ struct h2_private {
     struct h2_limiter rsts;    /* client: sent by us */
     uint32_t empty_data;       /* empty DATA frames in a row */
     uint32_t block_bytes;      /* decoded size of the header block being read */
+    struct h2_stream *block_stream; /* whose block it is; NULL: nobody's any more */
     uint32_t goaway_code;      /* of the last GOAWAY sent or received */
     int end_error;
     const char *end_text;      /* NULL until something ends the connection */

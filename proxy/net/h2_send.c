@@ -341,6 +341,8 @@ headers_sent(struct h2 *h2, const nghttp2_frame *frame)
         h2->private->to_place = hs;
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
         outgoing_ended(h2, hs, false);
+    else if (!output_waits(hs))
+        end_stall(hs); /* it was the head that had to wait */
 }
 
 static void

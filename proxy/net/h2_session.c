@@ -36,10 +36,14 @@ on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *
     struct h2 *h2 = user_data;
     int32_t id = frame->hd.stream_id;
     h2->private->block_bytes = 0;
-    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+    h2->private->block_stream = NULL;
+    if (frame->hd.type != NGHTTP2_HEADERS)
+        return 0; /* PUSH_PROMISE */
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         struct h2_stream *hs = h2_stream_find(h2, id);
         if (hs)
             hs->interim = false;
+        h2->private->block_stream = hs;
         return 0;
     }
     if (h2->private->end_text || (h2->options.max_streams && h2->open_streams >= h2->options.max_streams))
@@ -47,6 +51,7 @@ on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *
     struct h2_stream *hs = h2_stream_new(h2);
     hs->stream.id = id;
     nghttp2_session_set_stream_user_data(session, id, hs);
+    h2->private->block_stream = hs;
     h2->events->on_stream(h2, &hs->stream);
     return 0;
 }
@@ -90,7 +95,7 @@ keep_field(struct fields *fields, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 
 /* Sizes as RFC 9113 section 6.5.2 counts them. Fields of streams that nobody listens to are counted too: decoding costs. */
 static int
-take_field(struct h2 *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+take_field(struct h2 *h2, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 {
     struct text name_text = text_of_rcbuf(name), value_text = text_of_rcbuf(value);
     uint32_t *bytes = &h2->private->block_bytes;
@@ -99,7 +104,7 @@ take_field(struct h2 *h2, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghtt
         h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "header block far over the limit");
     if (h2->private->end_text)
         return NGHTTP2_ERR_CALLBACK_FAILURE; /* stop decoding */
-    struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
+    struct h2_stream *hs = h2->private->block_stream;
     if (!hs)
         return 0;
     if (!h2->server && !hs->head_done && value_text.len && value_text.ptr[0] == '1' &&
@@ -115,9 +120,8 @@ static int
 on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
              uint8_t flags, void *user_data)
 {
-    (void)session;
-    (void)flags;
-    return take_field(user_data, frame, name, value);
+    (void)session, (void)frame, (void)flags;
+    return take_field(user_data, name, value);
 }
 
 /* dubbo-java sends grpc-message raw, with line feeds: the call keeps its status. Anything else makes the message malformed. */
@@ -126,11 +130,10 @@ on_ng_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
                      nghttp2_rcbuf *value, uint8_t flags, void *user_data)
 {
     struct h2 *h2 = user_data;
-    (void)session;
-    (void)flags;
+    (void)session, (void)frame, (void)flags;
     if (h2->server || !text_eq(text_of_rcbuf(name), TEXT("grpc-message")))
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    return take_field(h2, frame, name, value);
+    return take_field(h2, name, value);
 }
 
 static int
@@ -314,7 +317,8 @@ submit_preface(struct h2 *h2)
     }
     if (!h2->server)
         entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_ENABLE_PUSH, 0};
-    entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, options->stream_window};
+    uint32_t window = options->stream_window < INT32_MAX ? options->stream_window : INT32_MAX;
+    entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window};
     if (options->max_header_list)
         entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, options->max_header_list};
     check(nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, entries, count) == 0);

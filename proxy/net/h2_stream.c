@@ -108,6 +108,8 @@ h2_stream_closed(struct h2_stream *hs, uint32_t h2_error)
     else if (!complete && !hs->own_reset)
         broken(h2, hs, h2_error);
     hs->ng_open = false;
+    if (h2->private->block_stream == hs)
+        h2->private->block_stream = NULL;
     h2_send_forget(hs);
     h2_stream_release(hs);
     if (h2->draining && !h2->server && h2->open_streams == 0)
@@ -208,8 +210,8 @@ h2_reset(struct stream *stream, uint32_t h2_error)
     struct h2 *h2 = h2_of(hs);
     bool complete = stream->in_end && stream->out_closed;
     if (h2 && !h2->down && hs->ng_open && !complete && !hs->own_reset) {
-        /* A reset overtakes DATA in nghttp2: one that only means "send no more" waits for our own end. */
-        if (h2_error == NGHTTP2_NO_ERROR && stream->out_end && !stream->out_closed)
+        /* A reset overtakes DATA in nghttp2: a server's "send no more" waits for the end of its own reply. */
+        if (h2->server && h2_error == NGHTTP2_NO_ERROR && stream->out_end && !stream->out_closed)
             hs->reset_after_end = true;
         else if (!drained_instead(hs))
             submit_reset(hs, h2_error);

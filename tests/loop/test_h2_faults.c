@@ -718,6 +718,18 @@ a_connection_may_be_shut_down_from_its_own_callbacks(void **state)
 }
 
 static void
+a_socket_closed_by_others_is_reported(void **state)
+{
+    struct h2_lab *lab = client_with_requests(state, NULL, 1);
+    conn_close(lab->client.conn);
+    loop_until(*state, &lab->client.closed);
+    assert_true(lab->client.down);
+    assert_int_equal(lab->client.down_error, UV_ECANCELED);
+    assert_int_equal(lab->calls[0].reset_error, STREAM_LOST);
+    h2_lab_close(lab);
+}
+
+static void
 replies_that_were_queued_leave_before_a_shutdown(void **state)
 {
     struct h2_lab *lab = h2_lab_server(*state, NULL);
@@ -769,6 +781,7 @@ main(void)
         loop_test(what_is_not_http2_is_closed),
         loop_test(protocol_errors_say_goaway_and_close),
         loop_test(a_connection_may_be_shut_down_from_its_own_callbacks),
+        loop_test(a_socket_closed_by_others_is_reported),
         loop_test(replies_that_were_queued_leave_before_a_shutdown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
