@@ -1,6 +1,7 @@
 /*
- * The two ends of a call, as tables: what the call asks of the side that called us and of the side that it calls. Implemented by
- * downstream/ and upstream/, faked in tests. An end calls back through call.h ("events from the ends").
+ * The two ends of a call, as tables: what the call asks of the side that called us and of the side
+ * that it calls. Implemented by downstream/ and upstream/, faked in tests. An end calls back
+ * through call.h ("events from the ends").
  */
 #ifndef TRIBUTARY_CALL_ENDS_H
 #define TRIBUTARY_CALL_ENDS_H
@@ -16,13 +17,15 @@ struct call;
 
 /* After detach or reset nothing more is asked of the end, and it makes no more events. */
 struct downstream_ops {
-    void (*send_head)(struct call *call);                          /* from call->reply, by the server codec */
-    void (*send_body)(struct call *call, struct slices *body);     /* moves all of body */
-    void (*send_end)(struct call *call);                           /* call->status, reply.trailers; head first if it is not out */
-    void (*credit)(struct call *call, uint64_t bytes);             /* return stream window for request bytes */
-    void (*reset)(struct call *call, uint32_t h2_error);           /* RST_STREAM and detach */
-    void (*detach)(struct call *call);                             /* what was sent still leaves; late request data is dropped */
-    struct text (*peer)(struct call *call);                        /* the client's address, for the access log */
+    void (*send_head)(struct call *call); /* from call->reply, by the server codec */
+    void (*send_body)(struct call *call, struct slices *body); /* moves all of body */
+    void (*send_end)(
+        struct call *call); /* call->status, reply.trailers; head first if it is not out */
+    void (*credit)(struct call *call, uint64_t bytes); /* return stream window for request bytes */
+    void (*reset)(struct call *call, uint32_t h2_error); /* RST_STREAM and detach */
+    void (*detach)(
+        struct call *call); /* what was sent still leaves; late request data is dropped */
+    struct text (*peer)(struct call *call); /* the client's address, for the access log */
 };
 
 /* What is known of an endpoint and a method there (design: how a call goes). */
@@ -42,18 +45,22 @@ enum upstream_lesson {
 };
 
 struct upstream_ops {
-    /* Choose an endpoint and fill *facts for it. False: none usable, call->status is set. Again: another one if there is one. */
+    /* Choose an endpoint and fill *facts for it. False: none usable, call->status is set. Again:
+     * another one if there is one. */
     bool (*pick)(struct call *call, struct upstream_facts *facts);
-    /* Get a stream on the picked endpoint (or, if that fails before a stream was granted, on another). call_upstream_granted() or
-     * call_upstream_unavailable() follows, possibly before return. */
+    /* Get a stream on the picked endpoint (or, if that fails before a stream was granted, on
+     * another). call_upstream_granted() or call_upstream_unavailable() follows, possibly before
+     * return. */
     void (*open)(struct call *call);
-    /* Only inside call_upstream_granted(): send the request head, by the client codec for call->upstream_form. */
+    /* Only inside call_upstream_granted(): send the request head, by the client codec for
+     * call->upstream_form. */
     void (*send_head)(struct call *call, bool end);
     void (*send_body)(struct call *call, struct slices *body, bool end); /* moves all of body */
-    void (*credit)(struct call *call, uint64_t bytes);                   /* return stream window for reply bytes */
+    void (*credit)(struct call *call, uint64_t bytes); /* return stream window for reply bytes */
     void (*learn)(struct call *call, enum upstream_lesson lesson);
-    /* End the attempt: RST_STREAM(h2_error) if the exchange is not over, leave the queue if it waits, detach. Idempotent. The picked
-     * endpoint is kept for a framed second try when keep_endpoint. */
+    /* End the attempt: RST_STREAM(h2_error) if the exchange is not over, leave the queue if it
+     * waits, detach. Idempotent. The picked endpoint is kept for a framed second try when
+     * keep_endpoint. */
     void (*cancel)(struct call *call, uint32_t h2_error, bool keep_endpoint);
     /* The picked endpoint's address, for messages and the access log; empty when there is none. */
     struct text (*peer)(struct call *call);

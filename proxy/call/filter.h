@@ -1,5 +1,6 @@
 /*
- * Filters: what a route may run on each call besides translating. One type per file in filters/, named in INI sections:
+ * Filters: what a route may run on each call besides translating. One type per file in filters/,
+ * named in INI sections:
  *
  *     [filter limit]
  *     type = rate_limit
@@ -16,7 +17,14 @@
 
 struct call;
 
-enum filter_key_kind { FILTER_KEY_TEXT, FILTER_KEY_NUMBER, FILTER_KEY_DURATION, FILTER_KEY_SIZE, FILTER_KEY_RATE, FILTER_KEY_BOOL };
+enum filter_key_kind {
+    FILTER_KEY_TEXT,
+    FILTER_KEY_NUMBER,
+    FILTER_KEY_DURATION,
+    FILTER_KEY_SIZE,
+    FILTER_KEY_RATE,
+    FILTER_KEY_BOOL
+};
 
 struct filter_key {
     const char *name; /* NULL ends the list */
@@ -26,7 +34,8 @@ struct filter_key {
     bool repeats;
 };
 
-/* A parsed value handed to compile(), in the order of the type's keys; repeated keys give several. */
+/* A parsed value handed to compile(), in the order of the type's keys; repeated keys give several.
+ */
 struct filter_value {
     const struct filter_key *key;
     struct text text;   /* as written, trimmed; lives as long as the snapshot */
@@ -38,10 +47,12 @@ struct filter_type {
     const char *name;
     const char *help;
     const struct filter_key *keys;
-    /* Build settings from values (memory from the arena, read-only afterwards, shared by all workers). NULL and a reason in
-     * error when they make no sense. */
-    void *(*compile)(struct arena *arena, const struct filter_value *values, unsigned count, struct strbuf *error);
-    /* The request's head is complete and routed; metadata in call->request.metadata may change. False: end the call with *status. */
+    /* Build settings from values (memory from the arena, read-only afterwards, shared by all
+     * workers). NULL and a reason in error when they make no sense. */
+    void *(*compile)(struct arena *arena, const struct filter_value *values, unsigned count,
+                     struct strbuf *error);
+    /* The request's head is complete and routed; metadata in call->request.metadata may change.
+     * False: end the call with *status. */
     bool (*request)(struct call *call, void *settings, struct rpc_status *status);
     /* The reply's head is about to leave; call->reply.metadata may change. NULL: not interested. */
     void (*response)(struct call *call, void *settings);

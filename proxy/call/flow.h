@@ -1,9 +1,11 @@
 /*
- * One direction's body on its way from one wire form to the other: holding, framing, unframing, decompressing, counting.
+ * One direction's body on its way from one wire form to the other: holding, framing, unframing,
+ * decompressing, counting.
  *
- * Bytes are copied once, from the read buffer into chunks. While a body is held its bytes stay raw, as received, so that it can be sent in
- * either form, and again. What needs no translation is not touched: framed → framed passes the same bytes, after a look at each prefix (flag,
- * length against the limit).
+ * Bytes are copied once, from the read buffer into chunks. While a body is held its bytes stay raw,
+ * as received, so that it can be sent in either form, and again. What needs no translation is not
+ * touched: framed → framed passes the same bytes, after a look at each prefix (flag, length against
+ * the limit).
  *
  *   held:    feed → body;            release: body → out (translated), then the flow passes
  *   passing: feed → out (translated; also shared into body while a replay is possible)
@@ -31,7 +33,8 @@ enum flow_error {
 enum { FLOW_REPLAY_KEEP = 64 * 1024 }; /* bytes of a passing body that are kept for a replay */
 
 struct flow {
-    /* settings: the call sets them before the first byte, `to`, `inflate` and `one_message` at the latest before release */
+    /* settings: the call sets them before the first byte, `to`, `inflate` and `one_message` at the
+     * latest before release */
     struct chunk_pool *pool;
     enum body_form from, to;
     uint64_t max_message; /* bytes, decoded where the flow inflates */
@@ -44,16 +47,16 @@ struct flow {
     bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP raw bytes in body */
 
     /* state */
-    bool held;            /* bytes gather in body until flow_release() */
+    bool held;                        /* bytes gather in body until flow_release() */
     bool ended, prefixed, kept_whole; /* kept_whole: body still has every byte */
-    struct slices body;   /* raw bytes */
-    struct slices out;    /* translated, ready to be sent: the caller takes it */
-    struct slices message; /* inflating framed → framed: the message being gathered */
-    struct prefix_reader reader; /* framed source */
-    uint64_t raw_bytes;     /* received, prefixes included */
-    uint64_t message_bytes; /* received, prefixes not included */
-    uint64_t out_bytes;     /* message bytes put out, prefixes not included */
-    uint32_t first_length;  /* framed source: of the first message */
+    struct slices body;               /* raw bytes */
+    struct slices out;                /* translated, ready to be sent: the caller takes it */
+    struct slices message;            /* inflating framed → framed: the message being gathered */
+    struct prefix_reader reader;      /* framed source */
+    uint64_t raw_bytes;               /* received, prefixes included */
+    uint64_t message_bytes;           /* received, prefixes not included */
+    uint64_t out_bytes;               /* message bytes put out, prefixes not included */
+    uint32_t first_length;            /* framed source: of the first message */
     bool first_compressed;
     bool first_complete;
 };
@@ -66,11 +69,12 @@ enum flow_error flow_feed(struct flow *flow, const uint8_t *data, size_t len);
 /* The source ended: checks that it may end here. */
 enum flow_error flow_end(struct flow *flow);
 /*
- * Translate what is held into out, for form `to`; from then on the flow passes what is fed. keep: body stays for a second try (which calls
- * flow_release again, on a flow that has ended).
+ * Translate what is held into out, for form `to`; from then on the flow passes what is fed. keep:
+ * body stays for a second try (which calls flow_release again, on a flow that has ended).
  */
 enum flow_error flow_release(struct flow *flow, bool keep);
-/* Bytes of the one message on a bare wire, if they're known now: -1 otherwise. Exact after release of an ended flow. */
+/* Bytes of the one message on a bare wire, if they're known now: -1 otherwise. Exact after release
+ * of an ended flow. */
 int64_t flow_bare_length(const struct flow *flow);
 void flow_forget(struct flow *flow); /* drop what is kept for a second try */
 

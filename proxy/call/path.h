@@ -1,6 +1,7 @@
 /*
- * Which way a call goes: a pure decision over what is configured, what has been learnt and what has been read so far.
- * The table in design.md, "How a call goes", line by line; no state, no I/O, so that every row is a test.
+ * Which way a call goes: a pure decision over what is configured, what has been learnt and what has
+ * been read so far. The table in design.md, "How a call goes", line by line; no state, no I/O, so
+ * that every row is a test.
  */
 #ifndef TRIBUTARY_CALL_PATH_H
 #define TRIBUTARY_CALL_PATH_H
@@ -18,16 +19,16 @@ struct path_input {
     /* learnt */
     struct upstream_facts facts;
     /* the request so far */
-    bool source_bare;   /* a bare downstream request: unary by definition */
-    bool must_inflate;  /* compressed in a way that the provider would not take */
-    bool first_known;   /* framed source: the first prefix was read; bare source: always */
-    int64_t length;     /* of the first message; -1: unknown (bare source without content-length) */
-    bool complete;      /* the first message is whole */
-    bool several;       /* a second message has begun */
-    bool ended;         /* END_STREAM was read */
-    bool turn_over;     /* the loop turn that read the message's last byte is over */
-    bool head_alone;    /* nothing came for 10 ms after the head */
-    bool budget_tight;  /* from three quarters of the budget on */
+    bool source_bare;  /* a bare downstream request: unary by definition */
+    bool must_inflate; /* compressed in a way that the provider would not take */
+    bool first_known;  /* framed source: the first prefix was read; bare source: always */
+    int64_t length;    /* of the first message; -1: unknown (bare source without content-length) */
+    bool complete;     /* the first message is whole */
+    bool several;      /* a second message has begun */
+    bool ended;        /* END_STREAM was read */
+    bool turn_over;    /* the loop turn that read the message's last byte is over */
+    bool head_alone;   /* nothing came for 10 ms after the head */
+    bool budget_tight; /* from three quarters of the budget on */
 };
 
 enum path_verdict {

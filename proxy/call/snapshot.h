@@ -1,8 +1,10 @@
 /*
- * A configuration as the workers use it: immutable, reference counted, built whole by config/ and swapped whole by
- * the server. Plain data: what a key means is written in config/keys.c, what it does in the code that reads it here.
+ * A configuration as the workers use it: immutable, reference counted, built whole by config/ and
+ * swapped whole by the server. Plain data: what a key means is written in config/keys.c, what it
+ * does in the code that reads it here.
  *
- * Owns all its memory (one arena). Header constants made from it (FIELD_STATIC) live as long as a call holds a reference.
+ * Owns all its memory (one arena). Header constants made from it (FIELD_STATIC) live as long as a
+ * call holds a reference.
  */
 #ifndef TRIBUTARY_CALL_SNAPSHOT_H
 #define TRIBUTARY_CALL_SNAPSHOT_H
@@ -21,13 +23,19 @@ struct filter_type;
 enum route_call { CALL_AUTO, CALL_UNARY, CALL_STREAM };
 enum upstream_wire { UPSTREAM_WIRE_AUTO, UPSTREAM_WIRE_BARE, UPSTREAM_WIRE_FRAMED };
 enum upstream_transport { TRANSPORT_H2, TRANSPORT_HTTP1 };
-enum upstream_discovery { DISCOVERY_STATIC, DISCOVERY_DNS, DISCOVERY_FILE, DISCOVERY_ZOOKEEPER, DISCOVERY_NACOS };
+enum upstream_discovery {
+    DISCOVERY_STATIC,
+    DISCOVERY_DNS,
+    DISCOVERY_FILE,
+    DISCOVERY_ZOOKEEPER,
+    DISCOVERY_NACOS
+};
 enum lb_policy { LB_LEAST_REQUEST, LB_ROUND_ROBIN };
 
 struct proxy_conf {
-    unsigned workers; /* resolved, >= 1 */
+    unsigned workers;                      /* resolved, >= 1 */
     bool workers_auto, buffer_budget_auto; /* the file says "auto" (or nothing): printed so */
-    struct text admin, probe; /* empty: none */
+    struct text admin, probe;              /* empty: none */
     bool admin_public;
     struct text log, access_log; /* "stdout", "stderr", "off" (access), or a path */
     enum log_format log_format;
@@ -54,7 +62,7 @@ struct listener_conf {
 
 struct upstream_conf {
     struct text name;
-    unsigned index; /* in snapshot->upstreams */
+    unsigned index;         /* in snapshot->upstreams */
     struct text *endpoints; /* as written: "host:port", "unix:/path", or the resolver's source */
     unsigned endpoint_count;
     enum upstream_discovery discovery;
@@ -76,22 +84,22 @@ struct header_condition {
 
 struct route {
     struct text name;
-    unsigned index; /* in snapshot->routes, the order of the file */
+    unsigned index;       /* in snapshot->routes, the order of the file */
     struct text *matches; /* "/pkg.Svc/Method", "/pkg.Svc/ *" (without the blank), "/pkg.*", "*" */
     unsigned match_count;
-    struct text match_authority;      /* empty: any; "*.example.com" allowed */
+    struct text match_authority; /* empty: any; "*.example.com" allowed */
     struct header_condition *match_headers;
     unsigned match_header_count;
-    struct text listener; /* empty: any */
+    struct text listener;      /* empty: any */
     struct text upstream_name; /* as written; the next is found by it */
     const struct upstream_conf *upstream;
     enum route_call call;
     uint32_t fast_path_share; /* of 10000 calls: 10000 on, 0 off */
     uint64_t fast_path_max;
     bool content_length, replay, report;
-    uint64_t timeout_ns; /* 0: none */
+    uint64_t timeout_ns;                             /* 0: none */
     struct text set_service, set_group, set_version; /* empty: as the client sent it */
-    struct field *set_headers; /* FIELD_STATIC */
+    struct field *set_headers;                       /* FIELD_STATIC */
     unsigned set_header_count;
     struct text *filter_names;          /* as written; the two below are found by them */
     const struct filter_type **filters; /* in order, with their compiled settings beside */

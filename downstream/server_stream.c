@@ -1,0 +1,300 @@
+/*
+ * The downstream end of one call. Owns the pairing of stream and call, the choice of the codec, and
+ * plain HTTP answers to requests that are no RPC at all. Does not own the stream (its connection
+ * does) nor the call.
+ *
+ * Happy path: open → on_head (choose a codec, read the request, call_start) → on_data … on_end →
+ * send_head, send_body, send_end → on_flushed → the call finishes and detaches.
+ *
+ * Failure modes: a client that resets or goes → call_downstream_gone; an answer before the
+ * request's end → after it left, RST_STREAM(NO_ERROR).
+ */
+#include "downstream/server_stream.h"
+
+#include "downstream/grpc.h"
+#include "downstream/triple.h"
+#include "proxy/net/h2.h"
+#include "proxy/wire/content_type.h"
+
+struct server_stream {
+    struct stream *stream; /* NULL after detach */
+    struct call *call;     /* NULL for requests that are no RPC */
+    const struct server_peer *peer;
+    struct arena arena; /* for plain answers only */
+};
+
+static void on_head(struct stream *stream, bool end);
+
+static void
+on_data(struct stream *stream, const uint8_t *data, size_t len)
+{
+    struct server_stream *self = stream->owner;
+    call_request_data(self->call, data, len);
+}
+
+static void
+on_end(struct stream *stream, const struct fields *trailers)
+{
+    struct server_stream *self = stream->owner;
+    (void)trailers; /* gRPC requests have none; Java providers must never see any */
+    call_request_end(self->call);
+}
+
+static void
+on_reset(struct stream *stream, uint32_t error)
+{
+    struct server_stream *self = stream->owner;
+    call_downstream_gone(self->call, error);
+}
+
+static void
+on_sent(struct stream *stream, size_t bytes)
+{
+    struct server_stream *self = stream->owner;
+    call_downstream_sent(self->call, bytes);
+}
+
+static void
+on_flushed(struct stream *stream, uint64_t now_ns, uint64_t stalled_ns)
+{
+    struct server_stream *self = stream->owner;
+    call_downstream_flushed(self->call, now_ns, stalled_ns);
+}
+
+static const struct stream_events EVENTS = {
+    .on_head = on_head,
+    .on_data = on_data,
+    .on_end = on_end,
+    .on_reset = on_reset,
+    .on_sent = on_sent,
+    .on_flushed = on_flushed,
+};
+
+/* --- what the call asks of us --- */
+
+static void
+op_send_head(struct call *call)
+{
+    struct server_stream *self = call->down;
+    struct fields head;
+    fields_init(&head, &call->arena);
+    call->down_codec->write_head(call, &head);
+    stream_send_head(self->stream, &head, false);
+}
+
+static void
+op_send_body(struct call *call, struct slices *body)
+{
+    struct server_stream *self = call->down;
+    stream_send_data(self->stream, body, false);
+}
+
+/* The bare form's error: a whole reply. Without budget for its body the status alone must do. */
+static void
+send_bare_error(struct call *call, struct server_stream *self)
+{
+    struct fields head;
+    struct slices body;
+    slices_init(&body);
+    fields_init(&head, &call->arena);
+    call->down_codec->write_end(call, &head, false);
+    struct text error = call->reply.error_body;
+    bool whole = slices_append(&body, &call->worker->ctx.chunks, error.ptr, error.len, error.len);
+    if (!whole) {
+        slices_clear(&body);
+        fields_remove(&head, TEXT("content-length"));
+    }
+    bool end = body.bytes == 0;
+    stream_send_head(self->stream, &head, end);
+    if (!end)
+        stream_send_data(self->stream, &body, true);
+}
+
+static void
+send_bare_end(struct call *call, struct server_stream *self)
+{
+    struct slices nothing;
+    if (!call->head_sent) {
+        send_bare_error(call, self);
+    } else if (call->status.code == RPC_OK) {
+        slices_init(&nothing);
+        stream_send_data(self->stream, &nothing, true);
+    } else { /* the head said 200: a reset is all that can still be said */
+        stream_reset(self->stream, NGHTTP2_INTERNAL_ERROR);
+        self->stream = NULL;
+        call_downstream_flushed(call, call->worker->ctx.turn_ns, 0);
+    }
+}
+
+static void
+op_send_end(struct call *call)
+{
+    struct server_stream *self = call->down;
+    if (call->down_codec->form == FORM_BARE) {
+        send_bare_end(call, self);
+        return;
+    }
+    struct fields trailers;
+    fields_init(&trailers, &call->arena);
+    call->down_codec->write_end(call, &trailers, call->head_sent);
+    if (call->head_sent)
+        stream_send_trailers(self->stream, &trailers);
+    else
+        stream_send_head(self->stream, &trailers, true);
+}
+
+static void
+op_credit(struct call *call, uint64_t bytes)
+{
+    struct server_stream *self = call->down;
+    if (self->stream)
+        stream_credit(self->stream, bytes);
+}
+
+static void
+forget(struct call *call, struct server_stream *self)
+{
+    call->down = NULL;
+    slab_free(&call->worker->ctx.slab, self);
+}
+
+static void
+op_reset(struct call *call, uint32_t h2_error)
+{
+    struct server_stream *self = call->down;
+    if (self->stream)
+        stream_reset(self->stream, h2_error);
+    forget(call, self);
+}
+
+static void
+op_detach(struct call *call)
+{
+    struct server_stream *self = call->down;
+    struct stream *stream = self->stream;
+    if (stream && !stream->in_end && stream->out_closed)
+        stream_reset(
+            stream,
+            NGHTTP2_NO_ERROR); /* the reply is complete: the rest of the request is of no use */
+    else if (stream)
+        stream_detach(stream);
+    forget(call, self);
+}
+
+static struct text
+op_peer(struct call *call)
+{
+    struct server_stream *self = call->down;
+    return text_of(self->peer->address);
+}
+
+static const struct downstream_ops OPS = {
+    .send_head = op_send_head,
+    .send_body = op_send_body,
+    .send_end = op_send_end,
+    .credit = op_credit,
+    .reset = op_reset,
+    .detach = op_detach,
+    .peer = op_peer,
+};
+
+/* --- requests --- */
+
+/* Not an RPC: a short text answer, and the call is forgotten before it began. */
+static void
+answer_plain(struct server_stream *self, const char *status, const char *text)
+{
+    struct call *call = self->call;
+    struct stream *stream = self->stream;
+    struct fields head;
+    struct slices body;
+    slices_init(&body);
+    fields_init(&head, &call->arena);
+    fields_add(&head, TEXT(":status"), text_of(status), FIELD_STATIC);
+    fields_add(&head, TEXT("content-type"), TEXT("text/plain; charset=utf-8"), FIELD_STATIC);
+    if (text_eq(text_of(status), TEXT("405")))
+        fields_add(&head, TEXT("allow"), TEXT("POST"), FIELD_STATIC);
+    fields_add(&head, TEXT("content-length"), arena_printf(&call->arena, "%zu", strlen(text)),
+               FIELD_STATIC_NAME);
+    stream_send_head(stream, &head, false);
+    slices_push(&body, (struct slice){NULL, (const uint8_t *)text, (uint32_t)strlen(text)});
+    stream_send_data(stream, &body, true);
+    stream_detach(stream);
+    self->stream = NULL;
+    call_finish(call);
+}
+
+static const struct codec *
+choose_codec(struct call *call, struct text content_type, unsigned count)
+{
+    if (count != 1)
+        return NULL;
+    switch (content_type_parse(&call->arena, content_type).kind) {
+    case CONTENT_GRPC:
+        call->protocol = PROTOCOL_GRPC;
+        return &grpc_codec;
+    case CONTENT_BARE:
+        call->protocol = fields_find(&call->request.head, TEXT("connect-protocol-version"))
+                             ? PROTOCOL_CONNECT
+                             : PROTOCOL_TRIPLE;
+        return &triple_codec;
+    default:
+        return NULL;
+    }
+}
+
+/* gRPC: only "trailers" may stand there (RFC 9113, 8.2.2); a missing te is accepted. */
+static bool
+te_is_wrong(const struct fields *head)
+{
+    const struct field *te = fields_find(head, TEXT("te"));
+    return te && !text_eq(te->value, TEXT("trailers"));
+}
+
+static void
+on_head(struct stream *stream, bool end)
+{
+    struct server_stream *self = stream->owner;
+    struct call *call = self->call;
+    struct fields *head = &call->request.head;
+    if (te_is_wrong(head) && stream->transport == STREAM_H2) {
+        stream_reset(stream, NGHTTP2_PROTOCOL_ERROR);
+        self->stream = NULL;
+        call_finish(call);
+        return;
+    }
+    const struct codec *codec = choose_codec(call, fields_value(head, TEXT("content-type")),
+                                             fields_count(head, TEXT("content-type")));
+    if (!text_eq(fields_value(head, TEXT(":method")), TEXT("POST"))) {
+        answer_plain(self, "405", "only POST\n");
+        return;
+    }
+    if (!codec) {
+        answer_plain(self, "415", "this is no gRPC or Triple request: content-type\n");
+        return;
+    }
+    call->down_codec = codec;
+    bool understood = codec->read_request(call);
+    if (stream->fields_overflow)
+        call_set_error(call, RPC_RESOURCE_EXHAUSTED, REASON_HEADERS_TOO_LONG,
+                       "header list is over max_header_list");
+    if (!understood || stream->fields_overflow)
+        call_refuse(call, stream->head_ns);
+    else
+        call_start(call, stream->head_ns, end);
+}
+
+void
+server_stream_open(struct stream *stream, const struct server_peer *peer)
+{
+    struct worker *worker = peer->worker;
+    struct server_stream *self = slab_zalloc(&worker->ctx.slab, sizeof(*self));
+    self->stream = stream;
+    self->peer = peer;
+    self->call = call_new(worker, &OPS, self);
+    self->call->listener = peer->listener;
+    stream->owner = self;
+    stream->events = &EVENTS;
+    stream->fields = &self->call->request.head;
+    stream->trailer_fields = NULL;
+}
