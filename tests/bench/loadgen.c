@@ -31,7 +31,8 @@
 enum phase { PHASE_WARMUP, PHASE_MEASURE, PHASE_DRAIN };
 
 struct watched {
-    const char *name;
+    const char *name; /* "NAME=PID", as on the command line */
+    int name_len;
     pid_t pid;
     struct load_process before;
     struct load_process after;
@@ -253,18 +254,18 @@ latency_ms(double share)
 }
 
 static void
-report_process(FILE *out, const char *name, const struct load_process *before,
-               const struct load_process *after, double window_s, double calls, bool first)
+report_process(FILE *out, const struct watched *watched, double window_s, double calls)
 {
+    const struct load_process *before = &watched->before, *after = &watched->after;
     double cpu_s = (double)(after->cpu_ns - before->cpu_ns) / 1e9;
     fprintf(out,
-            "%s\n    \"%s\": {\"cpu_us_per_call\": %.3f, \"cpu_s\": %.4f, \"user_s\": %.2f, "
+            "%s\n    \"%.*s\": {\"cpu_us_per_call\": %.3f, \"cpu_s\": %.4f, \"user_s\": %.2f, "
             "\"system_s\": %.2f, \"cpu_avg_percent\": %.1f, \"rss_start_kb\": %ld, "
             "\"rss_end_kb\": %ld, \"memory_peak_mb\": %.2f, \"threads\": %ld}",
-            first ? "" : ",", name, calls > 0 ? cpu_s * 1e6 / calls : 0, cpu_s,
-            after->user_s - before->user_s, after->system_s - before->system_s,
-            window_s > 0 ? 100 * cpu_s / window_s : 0, before->rss_kb, after->rss_kb,
-            (double)after->peak_kb / 1024, after->threads);
+            watched == load.watched ? "" : ",", watched->name_len, watched->name,
+            calls > 0 ? cpu_s * 1e6 / calls : 0, cpu_s, after->user_s - before->user_s,
+            after->system_s - before->system_s, window_s > 0 ? 100 * cpu_s / window_s : 0,
+            before->rss_kb, after->rss_kb, (double)after->peak_kb / 1024, after->threads);
 }
 
 static void
@@ -300,8 +301,7 @@ report(FILE *out)
     fprintf(out, "  \"load_cpu_us_per_call\": %.3f,\n  \"processes\": {",
             calls > 0 ? load.own_cpu_s * 1e6 / calls : 0);
     for (int i = 0; i < load.watched_count; i++)
-        report_process(out, load.watched[i].name, &load.watched[i].before, &load.watched[i].after,
-                       window_s, calls, i == 0);
+        report_process(out, &load.watched[i], window_s, calls);
     fprintf(out, "%s}\n}\n", load.watched_count ? "\n  " : "");
 }
 
@@ -311,13 +311,12 @@ static bool
 take_pids(void)
 {
     for (int i = 0; i < load.pids.count; i++) {
-        char *text = strdup(load.pids.items[i]);
-        char *equals = text ? strchr(text, '=') : NULL;
+        const char *text = load.pids.items[i];
+        const char *equals = strchr(text, '=');
         if (!equals || load.watched_count == PIDS_MAX)
             return false;
-        *equals = '\0'; /* the names live as long as the program */
-        load.watched[load.watched_count++] =
-            (struct watched){.name = text, .pid = (pid_t)atol(equals + 1)};
+        load.watched[load.watched_count++] = (struct watched){
+            .name = text, .name_len = (int)(equals - text), .pid = (pid_t)atol(equals + 1)};
     }
     return true;
 }

@@ -23,7 +23,6 @@ struct caller_connection {
     struct peer_h2 h2;
     uv_connect_t connect;
     struct peer_timer retry;
-    bool connected;
 };
 
 /* ---- calls ---- */
@@ -185,9 +184,7 @@ on_uv_connect(uv_connect_t *request, int status)
         connect_failed(c);
         return;
     }
-    c->connected = true;
     peer_link_start(&c->link);
-    peer_link_wake(&c->link);
 }
 
 static int

@@ -180,7 +180,7 @@ write_queue(struct peer_link *link)
 static void
 flush(struct peer_link *link)
 {
-    while (!link->closing && !link->writing) {
+    while (link->started && !link->closing && !link->writing) {
         if (link->events->fill)
             link->events->fill(link);
         if (link->closing)
@@ -255,6 +255,8 @@ peer_link_start(struct peer_link *link)
 {
     if (link->io.handle.type == UV_TCP)
         uv_tcp_nodelay(&link->io.tcp, 1);
+    link->started = true;
+    peer_link_wake(link);
     int rv = uv_read_start(&link->io.stream, on_uv_alloc, on_uv_read);
     if (rv < 0)
         peer_link_close(link, rv);

@@ -61,6 +61,7 @@ struct peer_link {
     struct peer_queue flying;  /* held by uv_write */
     uv_write_t write;
     int error;
+    bool started; /* connected: before that, output waits */
     bool dirty;
     bool writing;
     bool closing;
@@ -75,7 +76,7 @@ void peer_loop_fini(struct peer_loop *owner);
 /* Makes io.tcp (unix_path false) or io.pipe ready for accept or connect. */
 void peer_link_init(struct peer_link *link, struct peer_loop *owner, bool unix_path,
                     const struct peer_link_events *events);
-/* Starts reading once connected or accepted. */
+/* Starts reading and writing; once connected or accepted. */
 void peer_link_start(struct peer_link *link);
 /* Asks for a flush before the next poll. */
 void peer_link_wake(struct peer_link *link);

@@ -22,9 +22,8 @@ SERVICE = "/tributary.demo.Echo"
 
 @pytest.fixture(scope="session")
 def tools(tmp_path_factory):
-    for place in (os.environ.get("TRIBUTARY_TOOLS"), HERE.parents[1] / "build" / "tests" / "tools"):
-        if place and (pathlib.Path(place) / "echo-provider").exists():
-            return pathlib.Path(place)
+    if place := os.environ.get("TRIBUTARY_TOOLS"):
+        return pathlib.Path(place)
     build = tmp_path_factory.mktemp("tools")
     subprocess.run(["cmake", "-S", HERE, "-B", build, "-G", "Ninja"], check=True, capture_output=True)
     subprocess.run(["ninja", "-j2", "-C", build], check=True, capture_output=True)

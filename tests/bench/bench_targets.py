@@ -1,0 +1,294 @@
+"""What compare.py measures: how each proxy is started before the stub provider, and what it must
+have done. Every target is one process with one worker, without logs, pinned by the caller."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+SERVICE = "tributary.demo.Echo"
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+def wait_for_port(port, process, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args} ended with {process.returncode} at start")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"{process.args} does not listen")
+
+
+def pinned(core, command):
+    return command if core is None else ["taskset", "-c", str(core), *command]
+
+
+def end(process):
+    """TERM, then KILL; by the process's own id only."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Provider:
+    """echo-provider, the stub that every target calls."""
+
+    def __init__(self, tools, core, *args):
+        self.process = subprocess.Popen(
+            pinned(core, [str(tools / "echo-provider"), "--max-message", "64M", *args]),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.port = int(self.process.stdout.readline().rpartition(":")[2])
+        self.pid = self.process.pid
+
+    def stop(self):
+        end(self.process)
+        self.process.stdout.close()
+
+
+class Target:
+    """One proxy. prefix: what runs it (valgrind)."""
+
+    def __init__(self, name, provider, folder, core=None, prefix=()):
+        self.name = name
+        self.provider = provider
+        self.folder = pathlib.Path(folder)
+        self.port = free_port()
+        self.log = open(self.folder / f"{name}.log", "w+")
+        self.process = subprocess.Popen(
+            pinned(core, [*prefix, *self.command()]), stdout=self.log, stderr=self.log
+        )
+        wait_for_port(self.port, self.process)
+        self.pid = self.process.pid
+
+    def command(self):
+        raise NotImplementedError
+
+    def write(self, suffix, text):
+        path = self.folder / f"{self.name}.{suffix}"
+        path.write_text(text)
+        return str(path)
+
+    def counts(self):
+        """Calls by path, for the proof of what ran; None: it cannot say."""
+        return None
+
+    def wrong(self, before, calls):
+        """Why what ran is not what the name says; None: it is, as far as can be told."""
+        return None
+
+    def stop(self):
+        end(self.process)
+        self.log.seek(0)
+        text = self.log.read()
+        self.log.close()
+        return text
+
+
+class Direct(Target):
+    """No proxy: the load reaches the provider."""
+
+    def __init__(self, name, provider, folder, core=None, prefix=()):
+        self.name, self.provider, self.port, self.pid = name, provider, provider.port, None
+
+    def stop(self):
+        return ""
+
+
+class Nghttpx(Target):
+    """--single-process: else a second process only watches the first; the data path is the same."""
+
+    @staticmethod
+    def there():
+        return shutil.which("nghttpx")
+
+    def command(self):
+        return [
+            shutil.which("nghttpx"),
+            "--conf=/dev/null",
+            f"--frontend=127.0.0.1,{self.port};no-tls",
+            f"--backend=127.0.0.1,{self.provider.port};;proto=h2",
+            "--workers=1",
+            "--single-process",
+            "--log-level=FATAL",
+            "--no-via",
+            "--no-server-rewrite",
+            "--no-location-rewrite",
+            "--frontend-http2-max-concurrent-streams=1000",
+            "--frontend-http2-window-size=1M",
+            "--frontend-http2-connection-window-size=16M",
+            "--backend-http2-window-size=1M",
+            "--backend-http2-connection-window-size=16M",
+        ]
+
+
+class Nginx(Target):
+    @staticmethod
+    def there():
+        return shutil.which("nginx")
+
+    def command(self):
+        config = self.write(
+            "conf",
+            f"""daemon off; master_process off; worker_processes 1; pid {self.folder}/nginx.pid;
+error_log {self.folder}/nginx.err; events {{ worker_connections 4096; }}
+http {{ access_log off; client_max_body_size 0; client_body_buffer_size 2m;
+  http2_max_concurrent_streams 1000; keepalive_requests 100000000;
+  client_body_temp_path {self.folder}/b; proxy_temp_path {self.folder}/p;
+  fastcgi_temp_path {self.folder}/f; uwsgi_temp_path {self.folder}/u; scgi_temp_path {self.folder}/s;
+  upstream u {{ server 127.0.0.1:{self.provider.port}; keepalive 100; keepalive_requests 100000000; }}
+  server {{ listen 127.0.0.1:{self.port} http2; location / {{ grpc_pass grpc://u; }} }} }}
+""",
+        )
+        return [shutil.which("nginx"), "-c", config, "-p", str(self.folder)]
+
+
+class Haproxy(Target):
+    @staticmethod
+    def there():
+        return shutil.which("haproxy")
+
+    def command(self):
+        config = self.write(
+            "cfg",
+            f"""global
+  nbthread 1
+  maxconn 4096
+defaults
+  mode http
+  timeout client 1m
+  timeout server 1m
+  timeout connect 1s
+frontend f
+  bind 127.0.0.1:{self.port} proto h2
+  default_backend b
+backend b
+  server s 127.0.0.1:{self.provider.port} proto h2
+""",
+        )
+        return [shutil.which("haproxy"), "-f", config]
+
+
+class Tributary(Target):
+    route = ""
+    upstream = ""
+    path = "fast"
+    share = 0.99  # of the calls that must have gone that way
+
+    @staticmethod
+    def there():
+        return os.environ.get("TRIBUTARY_BIN")
+
+    def command(self):
+        self.admin = free_port()
+        config = self.write(
+            "ini",
+            f"""[proxy]
+workers = 1
+admin = 127.0.0.1:{self.admin}
+log_level = warn
+watch = off
+
+[listener main]
+address = 127.0.0.1:{self.port}
+
+[upstream provider]
+endpoints = 127.0.0.1:{self.provider.port}
+{self.upstream}
+[route echo]
+match = *
+upstream = provider
+{self.route}""",
+        )
+        return [os.environ["TRIBUTARY_BIN"], "-c", config]
+
+    def counts(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats", timeout=10) as reply:
+            return json.load(reply)["routes"]["echo"]["path"]
+
+    def wrong(self, before, calls):
+        now = self.counts()
+        ran = {path: now[path] - before.get(path, 0) for path in now}
+        whole = sum(ran.values())
+        if whole < calls:
+            return f"{calls} calls were made, {whole} counted: {ran}"
+        if ran.get(self.path, 0) < self.share * whole:
+            return f"path {self.path} was expected, these were taken: {ran}"
+        return None
+
+
+class TributaryUnary(Tributary):
+    """call = unary, wire = bare: nothing is learnt, nothing depends on the turn."""
+
+    route = "call = unary\n"
+    upstream = "wire = bare\n"
+
+
+class TributaryRelay(TributaryUnary):
+    route = "call = unary\nfast_path = off\n"
+    path = "relay"
+
+
+class TributaryFramed(Tributary):
+    upstream = "wire = framed\n"
+    path = "framed"
+
+
+class TributaryHttp1(TributaryUnary):
+    upstream = "wire = bare\ntransport = http1\n"
+
+
+class TributaryUnmerged(TributaryUnary):
+    """merge_writes = off: what merging saves."""
+
+    def command(self):
+        command = super().command()
+        path = pathlib.Path(command[-1])
+        path.write_text(path.read_text().replace("workers = 1\n", "workers = 1\nmerge_writes = off\n"))
+        return command
+
+
+TARGETS = {
+    "direct": Direct,
+    "tributary": Tributary,
+    "tributary-unary": TributaryUnary,
+    "tributary-relay": TributaryRelay,
+    "tributary-framed": TributaryFramed,
+    "tributary-http1": TributaryHttp1,
+    "tributary-unmerged": TributaryUnmerged,
+    "nghttpx": Nghttpx,
+    "nginx": Nginx,
+    "haproxy": Haproxy,
+}
+
+
+def available(name):
+    there = getattr(TARGETS[name], "there", None)
+    return there is None or bool(there())
+
+
+def collected(text):
+    """Instructions that callgrind says it has collected."""
+    found = re.search(r"Collected : (\d+)", text)
+    if not found:
+        raise RuntimeError(f"callgrind said nothing: {text[-2000:]}")
+    return int(found.group(1))
