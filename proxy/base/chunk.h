@@ -27,6 +27,12 @@ struct chunk {
     uint8_t data[];
 };
 
+/* Data bytes of the two large classes. */
+enum {
+    CHUNK_16K_CAP = 16384 - sizeof(struct chunk),
+    CHUNK_64K_CAP = 65536 - sizeof(struct chunk),
+};
+
 struct chunk_pool {
     struct budget_lease lease;
     void *free[CHUNK_CLASSES]; /* singly linked through the first word */

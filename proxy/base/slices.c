@@ -46,8 +46,10 @@ free_items(struct slices *queue)
 void
 slices_clear(struct slices *queue)
 {
-    for (uint32_t i = 0; i < queue->count; i++)
-        put_slice(queue->items[queue->head + i]);
+    for (const struct slice *item = queue->items + queue->head, *end = item + queue->count;
+         item < end; item++)
+        if (item->chunk)
+            chunk_put(item->chunk);
     free_items(queue);
     slices_init(queue);
 }
@@ -82,35 +84,51 @@ last_slice(struct slices *queue)
     return queue->count ? &queue->items[queue->head + queue->count - 1] : NULL;
 }
 
-static void
-push_item(struct slices *queue, struct slice slice)
+/*
+ * The new last item. Its fields are stored one by one, here and by callers, never as a struct built
+ * elsewhere: a vector load of what was just stored in halves stalls, and cost more than all the
+ * rest of an append.
+ */
+static inline __attribute__((always_inline)) void
+push_item(struct slices *queue, struct chunk *chunk, const uint8_t *data, uint32_t len)
 {
     if (__builtin_expect(queue->head + queue->count == queue->cap, 0))
         make_room(queue);
-    queue->items[queue->head + queue->count++] = slice;
-    queue->bytes += slice.len;
+    struct slice *item = &queue->items[queue->head + queue->count++];
+    item->chunk = chunk;
+    item->data = data;
+    item->len = len;
+    queue->bytes += len;
 }
 
 /* Parts of one chunk that follow each other become one slice: one reference, one iovec. */
 static bool
-joins(const struct slice *last, struct slice next)
+joins(const struct slice *last, const struct chunk *chunk, const uint8_t *data)
 {
-    return last && last->chunk && last->chunk == next.chunk && last->data + last->len == next.data;
+    return last && chunk && last->chunk == chunk && last->data + last->len == data;
+}
+
+/* Takes over the reference; len > 0. */
+static inline __attribute__((always_inline)) void
+push_or_join(struct slices *queue, struct chunk *chunk, const uint8_t *data, uint32_t len)
+{
+    struct slice *last = last_slice(queue);
+    if (joins(last, chunk, data)) {
+        last->len += len;
+        queue->bytes += len;
+        chunk_put(chunk);
+    } else {
+        push_item(queue, chunk, data, len);
+    }
 }
 
 void
 slices_push(struct slices *queue, struct slice slice)
 {
-    struct slice *last = last_slice(queue);
-    if (slice.len == 0) {
+    if (slice.len > 0)
+        push_or_join(queue, slice.chunk, slice.data, slice.len);
+    else
         put_slice(slice);
-    } else if (joins(last, slice)) {
-        last->len += slice.len;
-        queue->bytes += slice.len;
-        chunk_put(slice.chunk);
-    } else {
-        push_item(queue, slice);
-    }
 }
 
 void
@@ -139,14 +157,12 @@ slices_push_front(struct slices *queue, struct slice slice)
 }
 
 /* The first slice leaves the array; its reference is the caller's. */
-static struct slice
+static void
 pop_front(struct slices *queue)
 {
-    struct slice slice = queue->items[queue->head];
-    queue->bytes -= slice.len;
+    queue->bytes -= queue->items[queue->head].len;
     queue->count--;
     queue->head = queue->count ? queue->head + 1 : 0;
-    return slice;
 }
 
 static void
@@ -163,15 +179,20 @@ slices_move(struct slices *to, struct slices *from, uint64_t bytes)
 {
     check(bytes <= from->bytes && to != from);
     while (bytes > 0) {
-        struct slice front = from->items[from->head];
-        if (front.len > bytes) {
-            advance_front(from, (uint32_t)bytes);
-            front.len = (uint32_t)bytes;
-            slices_push_ref(to, front);
-            return;
+        const struct slice *front = &from->items[from->head];
+        struct chunk *chunk = front->chunk;
+        const uint8_t *data = front->data;
+        uint32_t len = front->len;
+        if (len > bytes) {
+            len = (uint32_t)bytes;
+            advance_front(from, len);
+            if (chunk)
+                chunk_ref(chunk);
+        } else {
+            pop_front(from);
         }
-        bytes -= front.len;
-        slices_push(to, pop_front(from));
+        bytes -= len;
+        push_or_join(to, chunk, data, len);
     }
 }
 
@@ -188,13 +209,16 @@ slices_drop(struct slices *queue, uint64_t bytes)
 {
     check(bytes <= queue->bytes);
     while (bytes > 0) {
+        struct chunk *chunk = queue->items[queue->head].chunk;
         uint32_t len = queue->items[queue->head].len;
         if (len > bytes) {
             advance_front(queue, (uint32_t)bytes);
             return;
         }
         bytes -= len;
-        put_slice(pop_front(queue));
+        pop_front(queue);
+        if (chunk)
+            chunk_put(chunk);
     }
 }
 
@@ -241,10 +265,9 @@ fill_last(struct slices *queue, const uint8_t *bytes, size_t len)
 static size_t
 chunk_want(uint64_t ahead)
 {
-    size_t middle = chunk_class_cap(CHUNK_CLASSES - 2), large = chunk_class_cap(CHUNK_CLASSES - 1);
-    if (ahead > middle && ahead <= SLICES_INLINE * middle)
-        return middle;
-    return ahead < large ? (size_t)ahead : large;
+    if (ahead > CHUNK_16K_CAP && ahead <= SLICES_INLINE * CHUNK_16K_CAP)
+        return CHUNK_16K_CAP;
+    return ahead < CHUNK_64K_CAP ? (size_t)ahead : CHUNK_64K_CAP;
 }
 
 bool
@@ -265,7 +288,7 @@ slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, 
         part = len < chunk->cap ? len : chunk->cap;
         memcpy(chunk->data, from, part);
         chunk->used = (uint32_t)part;
-        push_item(queue, (struct slice){chunk, chunk->data, (uint32_t)part});
+        push_item(queue, chunk, chunk->data, (uint32_t)part);
     }
     return true;
 }
