@@ -8,7 +8,7 @@
  */
 #include "proxy/net/conn.h"
 
-#include <netinet/tcp.h>
+#include <stdio.h>
 
 #include "proxy/base/check.h"
 #include "proxy/base/clock.h"
@@ -272,6 +272,21 @@ on_uv_connected(uv_connect_t *request, int status)
     read_tls(conn, NULL, 0); /* the client speaks first */
 }
 
+/* Without a name the certificate has to be for the IP address: never for just anybody. (A unix socket has neither.) */
+static void
+client_session(struct conn *conn, struct tls_context *tls, const char *server_name)
+{
+    char ip[sizeof conn->peer];
+    if (!server_name && conn->handle.type == UV_TCP) {
+        snprintf(ip, sizeof ip, "%s", conn->peer[0] == '[' ? conn->peer + 1 : conn->peer);
+        *strrchr(ip, ':') = 0;
+        if (ip[strlen(ip) - 1] == ']')
+            ip[strlen(ip) - 1] = 0;
+        server_name = ip;
+    }
+    conn->tls = tls_session_new(tls, server_name, &conn->ctx->slab);
+}
+
 int
 conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns, struct tls_context *tls,
              const char *server_name, const struct conn_events *events, void *owner, struct conn **out)
@@ -293,11 +308,24 @@ conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns
         return error;
     }
     if (tls)
-        conn->tls = tls_session_new(tls, server_name, &ctx->slab);
+        client_session(conn, tls, server_name);
     if (timeout_ns)
         timers_start(&ctx->timers, &conn->timer, clock_now_ns() + timeout_ns);
     *out = conn;
     return 0;
+}
+
+void
+conn_offer(struct conn *conn, const char *protocol)
+{
+    if (conn->tls)
+        tls_offer(conn->tls, protocol);
+}
+
+const char *
+conn_protocol(struct conn *conn)
+{
+    return conn->tls ? tls_alpn(conn->tls) : "";
 }
 
 void

@@ -75,9 +75,14 @@ struct tls_context;
 /* Server: takes an accepted handle. `server` is the listening handle; 0 or a negative errno (then nothing is left open). */
 int conn_accept(struct ctx *ctx, uv_stream_t *server, struct tls_context *tls, const struct conn_events *events,
                 void *owner, struct conn **out);
-/* Client: starts connecting; on_open follows, never before return. 0 or a negative errno at once. */
+/* Client: starts connecting; on_open follows, never before return. 0 or a negative errno at once. timeout_ns covers TLS's
+ * handshake too; 0: none. server_name: whose certificate it must be; NULL: the IP address's. */
 int conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns, struct tls_context *tls,
                  const char *server_name, const struct conn_events *events, void *owner, struct conn **out);
+/* TLS client, right after conn_connect: the protocol to offer by ALPN, "h2" (the default) or "http/1.1". Clear: no effect. */
+void conn_offer(struct conn *conn, const char *protocol);
+/* What ALPN chose: "h2", "http/1.1"; "" when clear, not known yet, or the peer does no ALPN. */
+const char *conn_protocol(struct conn *conn);
 void conn_set_events(struct conn *conn, const struct conn_events *events, void *owner); /* hand over to a protocol */
 void conn_start_read(struct conn *conn);
 void conn_stop_read(struct conn *conn);

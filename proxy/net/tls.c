@@ -34,7 +34,7 @@ struct tls_session {
     bool said_goodbye;
 };
 
-/* In order of preference, as length-prefixed names (RFC 7301). */
+/* What servers take, in order of preference, as length-prefixed names (RFC 7301). */
 static const unsigned char alpn_names[] = "\x02h2\x08http/1.1";
 
 enum { ALPN_BYTES = sizeof alpn_names - 1 };
@@ -113,7 +113,8 @@ file_error(struct strbuf *error, const char *key, const char *file)
     if (ERR_SYSTEM_ERROR(code)) {
         number = ERR_GET_REASON(code);
         reason = strerror(number);
-    } else if (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) {
+    } else if ((ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
+               ERR_GET_REASON(code) == ERR_R_UNSUPPORTED) {
         reason = "holds nothing of that kind in PEM form";
     }
     strbuf_addf(error, "%s %s: %s", key, file, reason ? reason : "not usable");
@@ -140,6 +141,14 @@ load_identity(SSL_CTX *ssl, const char *cert, const char *key, struct strbuf *er
     return 0;
 }
 
+/* A key behind a passphrase is an error: nobody sits at a sidecar's terminal. */
+static int
+on_ssl_passphrase(char *into, int bytes, int writing, void *unused)
+{
+    (void)into, (void)bytes, (void)writing, (void)unused;
+    return -1;
+}
+
 static struct tls_context *
 context_new(bool server)
 {
@@ -149,6 +158,7 @@ context_new(bool server)
     context->server = server;
     context->ssl = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
     check(context->ssl);
+    SSL_CTX_set_default_passwd_cb(context->ssl, on_ssl_passphrase);
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
     /* Buffers of idle connections go back; a connection that vanished without close_notify is an EOF like any other
      * (HTTP lengths tell truncation). */
@@ -209,7 +219,6 @@ tls_context_client(const char *ca, const char *cert, const char *key, struct tls
            : SSL_CTX_set_default_verify_paths(context->ssl) != 1)
         return fail(context, file_error(error, "tls_ca", ca ? ca : "(system)"));
     SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER, NULL);
-    check(SSL_CTX_set_alpn_protos(context->ssl, alpn_names, ALPN_BYTES) == 0);
     *out = context;
     return 0;
 }
@@ -245,6 +254,17 @@ set_server_name(SSL *ssl, const char *name)
     SSL_set1_host(ssl, name);
 }
 
+void
+tls_offer(struct tls_session *session, const char *protocol)
+{
+    unsigned char names[1 + sizeof session->alpn];
+    size_t len = strlen(protocol);
+    check(len < sizeof session->alpn);
+    names[0] = (unsigned char)len;
+    memcpy(names + 1, protocol, len);
+    check(SSL_set_alpn_protos(session->ssl, names, (unsigned)len + 1) == 0);
+}
+
 struct tls_session *
 tls_session_new(struct tls_context *context, const char *server_name, struct slab *slab)
 {
@@ -262,6 +282,8 @@ tls_session_new(struct tls_context *context, const char *server_name, struct sla
         SSL_set_accept_state(session->ssl);
     else
         SSL_set_connect_state(session->ssl);
+    if (!context->server)
+        tls_offer(session, "h2");
     if (server_name)
         set_server_name(session->ssl, server_name);
     return session;

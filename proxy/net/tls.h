@@ -2,8 +2,8 @@
  * TLS for connections (OpenSSL): contexts, which snapshots hold by reference, and the session of one connection.
  *
  * A session turns ciphertext that was read into clear bytes and clear bytes of a write queue into ciphertext of its own
- * queue (tls_wire), which conn_write.c hands to the kernel. It never touches a socket. TLS 1.2 and 1.3; ALPN offers h2 and
- * http/1.1. Nothing of OpenSSL is initialised before the first context is made.
+ * queue (tls_wire), which conn_write.c hands to the kernel. It never touches a socket. TLS 1.2 and 1.3; by ALPN servers take h2
+ * and http/1.1, clients offer what they are going to speak. Nothing of OpenSSL is initialised before the first context is made.
  *
  * Failure modes: files that cannot be used, at context creation, with the file's name in the text; a failed handshake or
  * record comes as a negative errno from tls_read() (UV_EPROTO; UV_EACCES when the peer's certificate was not accepted).
@@ -37,6 +37,8 @@ void tls_context_unref(struct tls_context *context);              /* any thread;
 struct tls_session *tls_session_new(struct tls_context *context, const char *server_name, struct slab *slab);
 void tls_session_free(struct tls_session *session); /* NULL is allowed */
 struct outbuf *tls_wire(struct tls_session *session); /* ciphertext for the socket */
+/* Client, before the handshake: the one protocol to offer by ALPN ("h2" unless this is called). */
+void tls_offer(struct tls_session *session, const char *protocol);
 bool tls_ready(const struct tls_session *session);  /* handshake done */
 const char *tls_alpn(struct tls_session *session); /* "h2", "http/1.1" or "" */
 /* Ciphertext that was read; the bytes must stay until tls_read() returned 0 or less. */

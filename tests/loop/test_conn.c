@@ -268,7 +268,7 @@ static void
 a_full_socket_blocks_filling_and_marks_say_so(void **state)
 {
     struct loop_fixture *fixture = *state;
-    int peer, size = 4096;
+    int peer, size = 32768;
     struct probe *probe = connected(fixture, &peer);
     uv_send_buffer_size(&probe->conn->handle, &size);
     give_big_body(probe);
@@ -304,7 +304,7 @@ static void
 closing_with_a_write_in_flight_drops_it(void **state)
 {
     struct loop_fixture *fixture = *state;
-    int peer, size = 4096;
+    int peer, size = 32768;
     struct probe *probe = connected(fixture, &peer);
     uv_send_buffer_size(&probe->conn->handle, &size);
     give_big_body(probe);
@@ -615,7 +615,7 @@ static void
 close_after_flush_sends_all_then_waits_for_fin(void **state)
 {
     struct loop_fixture *fixture = *state;
-    int peer, size = 4096;
+    int peer, size = 32768;
     size_t len;
     struct probe *probe = connected(fixture, &peer);
     uv_send_buffer_size(&probe->conn->handle, &size);
@@ -659,7 +659,7 @@ static void
 close_after_flush_after_the_peers_fin_still_sends(void **state)
 {
     struct loop_fixture *fixture = *state;
-    int peer, size = 4096;
+    int peer, size = 32768;
     size_t len;
     struct probe *probe = connected(fixture, &peer);
     uv_send_buffer_size(&probe->conn->handle, &size);
@@ -680,7 +680,7 @@ static void
 close_after_flush_ends_on_a_reset(void **state)
 {
     struct loop_fixture *fixture = *state;
-    int peer, size = 4096;
+    int peer, size = 32768;
     struct probe *probe = connected(fixture, &peer);
     uv_send_buffer_size(&probe->conn->handle, &size);
     give_big_body(probe);
