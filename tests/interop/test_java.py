@@ -5,8 +5,8 @@ provider and way to it. LIMITS is what the direct baseline showed that a provide
 The second half makes calls of its own from Python, where a test needs counts that are exact, one
 proxy's state, or the bytes of a reply.
 """
+import concurrent.futures
 import re
-import signal
 import socket
 import subprocess
 import threading
@@ -19,8 +19,8 @@ import h2.events
 import pytest
 
 import matrix
-from java_peers import (JAVA_INTERFACE, JAVA_PROVIDERS, SERVICE, WRAPPER_SERVICE, client_command,
-                        java_provider, python_client, run_cases)
+from java_peers import (JAVA_INTERFACE, JAVA_PROVIDERS, SERVICE, WRAPPER_SERVICE, java_provider,
+                        python_client, run_cases)
 from peers import Proxy, check_case, go_programs, go_provider, tributary_binary  # noqa: F401
 
 BASE = "unary error deadline cancel server client bidi gzip".split()
@@ -115,22 +115,48 @@ def proxy(addresses, tmp_path_factory):
 
 
 class Lines:
-    """Runs a client's cases when the first test asks, and remembers."""
+    """What the clients' cases showed, by client, provider and way to it ("direct", "auto", "framed").
 
-    def __init__(self):
-        self.known = {}
+    The first question about a way starts all its runs that the chosen tests need, two at a time: most
+    of a run is waiting.
+    """
 
-    def of(self, client, provider, target):
-        key = (client, provider, target)
-        if key not in self.known:
-            wanted = [case for one, other, case in pairs() if (one, other) == (client, provider)]
-            self.known[key] = run_cases(client, target, wanted)
-        return self.known[key]
+    def __init__(self, items):
+        self.chosen = {(item.callspec.params["client"], item.callspec.params["provider"]) for item in items
+                       if "lines" in item.fixturenames and item.callspec.params["client"] in CASES}
+        self.pool = concurrent.futures.ThreadPoolExecutor(2)
+        self.runs = {}
+
+    def of(self, name, target_of, client, provider):
+        """target_of(provider) is its address on the way of that name."""
+        if (name, client, provider) not in self.runs:
+            for one, other in sorted(self.chosen):
+                if name != "framed" or other in JAVA_PROVIDERS:
+                    wanted = [case for a, b, case in pairs() if (a, b) == (one, other)]
+                    self.runs[name, one, other] = self.pool.submit(run_cases, one, target_of(other), wanted)
+        return self.runs[name, client, provider].result()
 
 
 @pytest.fixture(scope="module")
-def lines():
-    return Lines()
+def lines(request):
+    lines = Lines(request.session.items)
+    yield lines
+    lines.pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def direct(lines, addresses):
+    return lambda client, provider: lines.of("direct", addresses.get, client, provider)
+
+
+@pytest.fixture(scope="module")
+def auto(lines, proxy):
+    return lambda client, provider: lines.of("auto", lambda to: way(proxy, "auto", to), client, provider)
+
+
+@pytest.fixture(scope="module")
+def framed(lines, proxy):
+    return lambda client, provider: lines.of("framed", lambda to: way(proxy, "framed", to), client, provider)
 
 
 def way(proxy, wire, provider):
@@ -147,33 +173,29 @@ def check(lines, case, limit):
 # --- directly -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("client,provider,case", pairs(), ids=name_of)
-def test_direct(lines, addresses, client, provider, case):
-    check(lines.of(client, provider, addresses[provider]), case, LIMITS.get((client, provider, case)))
+def test_direct(direct, client, provider, case):
+    check(direct(client, provider), case, LIMITS.get((client, provider, case)))
 
 
 # --- the same cases through the proxy -------------------------------------------------------------
 
 @pytest.mark.parametrize("client,provider,case", pairs(), ids=name_of)
-def test_wire_auto(lines, proxy, client, provider, case):
-    check(lines.of(client, provider, way(proxy, "auto", provider)), case,
-          LIMITS_PROXIED.get((client, provider, case)))
+def test_wire_auto(auto, client, provider, case):
+    check(auto(client, provider), case, LIMITS_PROXIED.get((client, provider, case)))
 
 
 @pytest.mark.parametrize("client,provider,case", java_pairs(), ids=name_of)
-def test_wire_framed(lines, proxy, client, provider, case):
-    check(lines.of(client, provider, way(proxy, "framed", provider)), case,
-          LIMITS_PROXIED.get((client, provider, case)))
+def test_wire_framed(framed, client, provider, case):
+    check(framed(client, provider), case, LIMITS_PROXIED.get((client, provider, case)))
 
 
 FACTS = ("implementation", "plain", "grey/2.0", "/1.1", "leading", "trailing", "text", "bin", "exception", "headers")
 
 
 @pytest.mark.parametrize("client,provider", [(c, p) for c in CASES for p in JAVA_PROVIDERS], ids=name_of)
-def test_clients_and_providers_see_the_same_as_directly(lines, addresses, proxy, client, provider):
-    direct = lines.of(client, provider, addresses[provider])
-    proxied = lines.of(client, provider, way(proxy, "auto", provider))
-    seen = {case: {fact: line["facts"].get(fact) for fact in FACTS} for case, line in proxied.items()}
-    wanted = {case: {fact: line["facts"].get(fact) for fact in FACTS} for case, line in direct.items()}
+def test_clients_and_providers_see_the_same_as_directly(direct, auto, client, provider):
+    wanted, seen = ({case: {fact: line["facts"].get(fact) for fact in FACTS} for case, line in lines.items()}
+                    for lines in (direct(client, provider), auto(client, provider)))
     assert seen == wanted
 
 
@@ -602,12 +624,12 @@ def test_a_wrapper_service_called_by_a_plain_grpc_client_is_told_so(setup, java_
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=name_of)
 @pytest.mark.parametrize("client", matrix.CLIENTS, ids=name_of)
-def test_matrix_has_no_cell_that_works_only_without_the_proxy(lines, addresses, proxy, client, provider):
-    targets = addresses[provider], way(proxy, "auto", provider)
+def test_matrix_has_no_cell_that_works_only_without_the_proxy(addresses, proxy, direct, auto, client, provider):
     if client in CASES:
-        direct, proxied = (lines.of(client, provider, target) for target in targets)
+        pair = direct(client, provider), auto(client, provider)
     else:
-        direct, proxied = (matrix.run_client(client, target) for target in targets)
+        targets = addresses[provider], way(proxy, "auto", provider)
+        pair = tuple(matrix.run_client(client, target) for target in targets)
     for case in matrix.CASES:
-        kind, note = matrix.cell(provider, case, direct, proxied)
+        kind, note = matrix.cell(provider, case, *pair)
         assert kind != "fault", f"{case}: {note}"
