@@ -190,9 +190,12 @@ heading(struct reader *reader, struct text line)
         complain(reader, "text behind ']'; a section's name stands alone on its line");
         return;
     }
-    struct text name = inside, kind;
-    if (!text_next(&name, ' ', &kind) || !all_of(kind, "_-") ||
-        (name.len && !all_of(name, UPPER_AND_MARKS)) || name.len > INI_NAME_MAX) {
+    size_t split = 0;
+    while (split < inside.len && !blank(inside.ptr[split]))
+        split++;
+    struct text kind = text_make(inside.ptr, split), name = text_trim(text_from(inside, split));
+    if (!all_of(kind, "_-") || (name.len && !all_of(name, UPPER_AND_MARKS)) ||
+        name.len > INI_NAME_MAX) {
         complain(
             reader,
             "'[%.*s]' is no section; write [proxy], or [upstream NAME] with a name of letters, "

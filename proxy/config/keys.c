@@ -186,7 +186,7 @@ const char *
 keys_nearest(struct text name, const char *const *names, unsigned count)
 {
     const char *nearest = NULL;
-    unsigned limit = name.len <= 3 ? 1 : name.len <= 8 ? 2 : 3, least = limit + 1;
+    unsigned limit = name.len <= 2 ? 1 : name.len <= 8 ? 2 : 3, least = limit + 1;
     for (unsigned i = 0; i < count; i++) {
         unsigned distance = text_distance(name, text_of(names[i]));
         if (distance < least) {

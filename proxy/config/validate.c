@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "proxy/base/mem.h"
@@ -89,6 +90,19 @@ check_addresses(const struct draft *draft)
     mem_free(places);
 }
 
+/* 0 or a negative errno. A FIFO or a device would make OpenSSL wait, or read for ever. */
+static int
+open_regular(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    if (fd < 0)
+        return -errno;
+    int status = fstat(fd, &info) < 0 ? -errno : S_ISREG(info.st_mode) ? 0 : -EINVAL;
+    close(fd);
+    return status;
+}
+
 static void
 check_file(const struct draft *draft, const struct ini_section *section, const char *key,
            struct text path)
@@ -96,12 +110,10 @@ check_file(const struct draft *draft, const struct ini_section *section, const c
     if (path.len == 0)
         return;
     char *name = text_dup(path);
-    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
+    int status = open_regular(name);
+    if (status < 0)
         draft_complain(draft, section, key, "'%s' cannot be read: %s; name a PEM file", name,
-                       strerror(errno));
-    else
-        close(fd);
+                       status == -EINVAL ? "not a regular file" : strerror(-status));
     mem_free(name);
 }
 
