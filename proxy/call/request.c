@@ -296,6 +296,8 @@ request_fall_back(struct call *call)
     call->up_ops->cancel(call, NGHTTP2_NO_ERROR, true);
     close_attempt(call);
     forget_reply(call);
+    call->reason = REASON_NONE; /* of the refusal, which the client never sees */
+    memset(&call->status, 0, sizeof(call->status));
     call->phase = CALL_OPENING;
     call->up_ops->open(call);
     return true;

@@ -1,0 +1,231 @@
+/*
+ * Learnt facts. Owns all tables of the process (a list under a mutex).
+ *
+ * Reading: entries are immutable but for their atomic flags and are only ever added; a table that
+ * is full is replaced by a larger one that holds the same entries, and the old one stays allocated
+ * (readers may be in it; there are at most seven per endpoint).
+ */
+#include "upstream/facts.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "proxy/base/mem.h"
+
+enum { FACTS_MAX = 4096, FIRST_SLOTS = 64 };
+enum { FLAG_BARE = 1, FLAG_FRAMED = 2, FLAG_UNARY = 4 };
+
+struct fact {
+    uint32_t hash;
+    _Atomic unsigned flags;
+    struct text codec, path; /* path empty: the endpoint itself, for this codec */
+};
+
+struct fact_table {
+    uint32_t slots; /* a power of two */
+    struct fact_table *older;
+    _Atomic(struct fact *) entries[];
+};
+
+struct facts {
+    struct facts *next;
+    char *upstream, *address;
+    _Atomic(struct fact_table *) table;
+    uint32_t count;        /* under the lock */
+    _Atomic unsigned wire; /* enum endpoint_wire */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct facts *all;
+
+static struct fact_table *
+new_table(uint32_t slots, struct fact_table *older)
+{
+    struct fact_table *table = mem_zalloc(sizeof(*table) + slots * sizeof(table->entries[0]));
+    table->slots = slots;
+    table->older = older;
+    return table;
+}
+
+struct facts *
+facts_of(struct text upstream, struct text address)
+{
+    pthread_mutex_lock(&lock);
+    struct facts *facts = all;
+    while (facts && !(text_eq(text_of(facts->upstream), upstream) &&
+                      text_eq(text_of(facts->address), address)))
+        facts = facts->next;
+    if (!facts) {
+        facts = mem_new(struct facts);
+        facts->upstream = text_dup(upstream);
+        facts->address = text_dup(address);
+        atomic_init(&facts->table, new_table(FIRST_SLOTS, NULL));
+        facts->next = all;
+        all = facts;
+    }
+    pthread_mutex_unlock(&lock);
+    return facts;
+}
+
+struct text
+facts_address(const struct facts *facts)
+{
+    return text_of(facts->address);
+}
+
+/* FNV-1a over codec and path. */
+static uint32_t
+hash_of(struct text codec, struct text path)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < codec.len; i++)
+        hash = (hash ^ (uint8_t)codec.ptr[i]) * 16777619u;
+    for (size_t i = 0; i < path.len; i++)
+        hash = (hash ^ (uint8_t)path.ptr[i]) * 16777619u;
+    return hash;
+}
+
+static struct fact *
+find(const struct fact_table *table, uint32_t hash, struct text codec, struct text path)
+{
+    for (uint32_t i = hash;; i++) {
+        struct fact *fact =
+            atomic_load_explicit(&table->entries[i & (table->slots - 1)], memory_order_acquire);
+        if (!fact)
+            return NULL;
+        if (fact->hash == hash && text_eq(fact->path, path) && text_eq(fact->codec, codec))
+            return fact;
+    }
+}
+
+static void
+put(struct fact_table *table, struct fact *fact)
+{
+    uint32_t i = fact->hash;
+    while (atomic_load_explicit(&table->entries[i & (table->slots - 1)], memory_order_relaxed))
+        i++;
+    atomic_store_explicit(&table->entries[i & (table->slots - 1)], fact, memory_order_release);
+}
+
+static void
+grow(struct facts *facts)
+{
+    struct fact_table *old = atomic_load(&facts->table);
+    struct fact_table *table = new_table(old->slots * 2, old);
+    for (uint32_t i = 0; i < old->slots; i++) {
+        struct fact *fact = atomic_load(&old->entries[i]);
+        if (fact)
+            put(table, fact);
+    }
+    atomic_store_explicit(&facts->table, table, memory_order_release);
+}
+
+/* Under the lock. NULL when the endpoint has as many facts as it may have: then nothing is learnt,
+ * the call goes its way all the same. */
+static struct fact *
+find_or_add(struct facts *facts, struct text codec, struct text path)
+{
+    uint32_t hash = hash_of(codec, path);
+    struct fact *fact = find(atomic_load(&facts->table), hash, codec, path);
+    if (fact || facts->count >= FACTS_MAX)
+        return fact;
+    if (++facts->count * 2 > atomic_load(&facts->table)->slots)
+        grow(facts);
+    fact = mem_new(struct fact);
+    fact->hash = hash;
+    fact->codec = text_make(text_dup(codec), codec.len);
+    fact->path = text_make(text_dup(path), path.len);
+    put(atomic_load(&facts->table), fact);
+    return fact;
+}
+
+static unsigned
+flags_of(struct facts *facts, struct text codec, struct text path)
+{
+    const struct fact_table *table = atomic_load_explicit(&facts->table, memory_order_acquire);
+    struct fact *fact = find(table, hash_of(codec, path), codec, path);
+    return fact ? atomic_load_explicit(&fact->flags, memory_order_relaxed) : 0;
+}
+
+void
+facts_look_up(struct facts *facts, struct text codec, struct text path, struct upstream_facts *out)
+{
+    memset(out, 0, sizeof(*out));
+    unsigned wire = atomic_load_explicit(&facts->wire, memory_order_relaxed);
+    if (wire == WIRE_UNKNOWN)
+        return;
+    unsigned flags = flags_of(facts, codec, path);
+    out->method_bare = flags & FLAG_BARE;
+    out->method_framed = flags & FLAG_FRAMED;
+    out->method_unary = flags & FLAG_UNARY;
+    if (wire == WIRE_FRAMED)
+        out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
+}
+
+static void
+set(struct fact *fact, unsigned add, unsigned remove)
+{
+    if (fact)
+        atomic_store(&fact->flags, (atomic_load(&fact->flags) | add) & ~remove);
+}
+
+void
+facts_learn(struct facts *facts, struct text codec, struct text path, enum upstream_lesson lesson)
+{
+    pthread_mutex_lock(&lock);
+    struct fact *method = find_or_add(facts, codec, path);
+    struct fact *endpoint = find_or_add(facts, codec, TEXT_NONE);
+    enum endpoint_wire wire = atomic_load(&facts->wire);
+    switch (lesson) {
+    case LESSON_METHOD_UNARY:
+        set(method, FLAG_BARE | FLAG_UNARY, FLAG_FRAMED);
+        set(endpoint, FLAG_BARE, FLAG_FRAMED);
+        wire = WIRE_BARE;
+        break;
+    case LESSON_METHOD_BARE:
+        set(method, FLAG_BARE, FLAG_FRAMED);
+        set(endpoint, FLAG_BARE, FLAG_FRAMED);
+        wire = WIRE_BARE;
+        break;
+    case LESSON_METHOD_FRAMED:
+        set(method, FLAG_FRAMED, FLAG_BARE | FLAG_UNARY);
+        wire = wire == WIRE_UNKNOWN
+                   ? WIRE_BARE
+                   : wire; /* a server that tells methods apart takes the bare form */
+        break;
+    case LESSON_ENDPOINT_FRAMED:
+        set(endpoint, FLAG_FRAMED, FLAG_BARE);
+        set(method, 0, FLAG_BARE);
+        wire = WIRE_FRAMED;
+        break;
+    case LESSON_FORGET:
+        set(method, 0, FLAG_BARE | FLAG_FRAMED | FLAG_UNARY);
+        set(endpoint, 0, FLAG_BARE | FLAG_FRAMED);
+        break;
+    }
+    atomic_store(&facts->wire, wire);
+    pthread_mutex_unlock(&lock);
+}
+
+enum endpoint_wire
+facts_wire(const struct facts *facts)
+{
+    return (enum endpoint_wire)atomic_load_explicit(&((struct facts *)facts)->wire,
+                                                    memory_order_relaxed);
+}
+
+void
+facts_report(struct facts *facts, struct text address, struct text path, struct strbuf *out)
+{
+    static const char *const words[] = {"nothing is known yet", "takes the bare form",
+                                        "takes nothing bare: framed"};
+    strbuf_addf(out, "endpoint %.*s: %s\n", TEXT_ARGS(address), words[facts_wire(facts)]);
+    struct upstream_facts known;
+    facts_look_up(facts, TEXT("proto"), path, &known);
+    if (known.method_bare)
+        strbuf_addf(out, "endpoint %.*s: this method was taken bare%s\n", TEXT_ARGS(address),
+                    known.method_unary ? " and is unary" : "");
+    if (known.method_framed)
+        strbuf_addf(out, "endpoint %.*s: this method was refused bare (415) and taken framed\n",
+                    TEXT_ARGS(address));
+}

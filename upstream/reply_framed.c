@@ -1,0 +1,104 @@
+/*
+ * Replies in gRPC framing: Response-Headers and Trailers, or Trailers-Only (PROTOCOL-HTTP2.md,
+ * "Responses"), as Go and Java providers really send them: dubbo-java 3.3 puts errors into one
+ * HEADERS with a status other than 200 and a raw grpc-message.
+ */
+#include "upstream/reply_framed.h"
+
+#include "proxy/wire/content_type.h"
+#include "proxy/wire/percent.h"
+#include "upstream/codec_common.h"
+
+static void
+sort_field(struct call_reply *reply, const struct field *field, struct fields *custom)
+{
+    enum header_class class = header_class_of(field->name);
+    switch (class) {
+    case HEADER_GRPC_ENCODING:
+        reply->encoding_name = field->value;
+        reply->encoding = encoding_of(field->value);
+        if (reply->encoding == ENCODING_IDENTITY)
+            reply->encoding_name = TEXT_NONE;
+        break;
+    case HEADER_GRPC_OTHER:
+        break; /* reserved names are nobody's metadata */
+    default:
+        if (codec_common_passes(class))
+            fields_add(custom, field->name, field->value, field->flags);
+    }
+}
+
+void
+reply_framed_read_head(struct call *call, bool end)
+{
+    struct call_reply *reply = &call->reply;
+    struct content_type type =
+        content_type_parse(&call->arena, fields_value(&reply->head, TEXT("content-type")));
+    reply->form = FORM_FRAMED;
+    reply->http_status = codec_common_status(&reply->head);
+    reply->codec = type.codec;
+    bool has_status = fields_find(&reply->head, TEXT("grpc-status")) != NULL;
+    reply->ends_with_head = end;
+    /* A page of a middlebox, or an error that carries its status in the head: no message follows.
+     */
+    reply->body_is_error =
+        !end && (type.kind != CONTENT_GRPC || (reply->http_status != 200 && has_status));
+    struct fields *custom = end || reply->body_is_error ? &reply->trailers : &reply->metadata;
+    fields_for_each (field, &reply->head)
+        sort_field(reply, field, custom);
+}
+
+static void
+read_status(struct call *call, const struct fields *fields, struct text code)
+{
+    struct call_reply *reply = &call->reply;
+    int value = status_from_field(code);
+    bool once = fields_count(fields, TEXT("grpc-status")) == 1;
+    if (value < 0 || !once) {
+        call_set_error(call, RPC_UNKNOWN, REASON_MALFORMED_REPLY,
+                       "provider sent a malformed grpc-status");
+        reply->status = call->status;
+        return;
+    }
+    reply->status.code = value;
+    reply->status.message =
+        percent_decode(&call->arena, fields_value(fields, TEXT("grpc-message")));
+    if (fields_count(fields, TEXT("grpc-status-details-bin")) == 1)
+        reply->status.details_bin = fields_value(fields, TEXT("grpc-status-details-bin"));
+}
+
+static void
+missing_status(struct call *call)
+{
+    struct call_reply *reply = &call->reply;
+    if (reply->http_status == 200) {
+        call_set_error(call, RPC_UNKNOWN, REASON_MISSING_STATUS,
+                       "provider ended the reply without a grpc-status");
+        reply->status = call->status;
+    } else {
+        codec_common_http_status(call, status_from_http_framed(reply->http_status),
+                                 "without a grpc-status");
+    }
+}
+
+void
+reply_framed_read_end(struct call *call, const struct fields *trailers)
+{
+    struct call_reply *reply = &call->reply;
+    const struct fields *from = NULL;
+    if (trailers) {
+        fields_for_each (field, trailers)
+            sort_field(reply, field, &reply->trailers);
+        if (fields_find(trailers, TEXT("grpc-status")))
+            from = trailers;
+    }
+    /* In the head only where it is all there is: a status beside messages would be another's
+     * opinion. */
+    bool head_counts = reply->ends_with_head || reply->body_is_error;
+    if (!from && head_counts && fields_find(&reply->head, TEXT("grpc-status")))
+        from = &reply->head;
+    if (from)
+        read_status(call, from, fields_value(from, TEXT("grpc-status")));
+    else
+        missing_status(call);
+}
