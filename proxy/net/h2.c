@@ -1,11 +1,12 @@
 /*
  * An HTTP/2 connection's life: opening, the events of its socket, draining, ending.
  *
- * Happy path: h2_*_open -> reads feed nghttp2 (h2_session.c) -> at the end of each turn fill() takes what it has to send
- * (h2_send.c) -> the peer, nghttp2 or the owner ends it -> h2_end() -> at the end of that turn down(): streams reset, on_down,
- * the socket closed after what is queued -> on_closed, freed.
- * Failure modes: a lost socket goes to down() at once. Whatever ends a connection inside an nghttp2 callback only notes the
- * reason (h2_end); nothing is torn down before the callbacks have returned.
+ * Happy path: h2_*_open -> reads feed nghttp2 (h2_session.c) -> at the end of each turn fill()
+ * takes what it has to send (h2_send.c) -> the peer, nghttp2 or the owner ends it -> h2_end() -> at
+ * the end of that turn down(): streams reset, on_down, the socket closed after what is queued ->
+ * on_closed, freed. Failure modes: a lost socket goes to down() at once. Whatever ends a connection
+ * inside an nghttp2 callback only notes the reason (h2_end); nothing is torn down before the
+ * callbacks have returned.
  */
 #include "proxy/net/h2_private.h"
 
@@ -43,7 +44,8 @@ free_h2(struct h2 *h2)
     mem_free(container_of(h2, struct h2_block, h2));
 }
 
-/* Streams are reset, the owner is told; lost: the socket is of no use, else what is queued still leaves. */
+/* Streams are reset, the owner is told; lost: the socket is of no use, else what is queued still
+ * leaves. */
 static void
 down(struct h2 *h2, bool lost, int error, const char *text)
 {
@@ -97,7 +99,8 @@ h2_terminate(struct h2 *h2, uint32_t h2_error, int error, const char *text)
 void
 h2_check_end(struct h2 *h2)
 {
-    if (h2->down || nghttp2_session_want_read(h2->session) || nghttp2_session_want_write(h2->session))
+    if (h2->down || nghttp2_session_want_read(h2->session) ||
+        nghttp2_session_want_write(h2->session))
         return;
     if (h2->draining)
         h2_end(h2, 0, "drained");
@@ -181,18 +184,20 @@ static void
 on_handshake_due(struct timer *timer)
 {
     struct h2_private *private = container_of(timer, struct h2_private, handshake);
-    h2_terminate(&container_of(private, struct h2_block, private)->h2, NGHTTP2_SETTINGS_TIMEOUT, UV_ETIMEDOUT,
-                 "no HTTP/2 preface in time");
+    h2_terminate(&container_of(private, struct h2_block, private)->h2, NGHTTP2_SETTINGS_TIMEOUT,
+                 UV_ETIMEDOUT, "no HTTP/2 preface in time");
 }
 
-/* RFC 9113 section 6.8: the first GOAWAY has had a round trip; what came in the meantime is served. */
+/* RFC 9113 section 6.8: the first GOAWAY has had a round trip; what came in the meantime is served.
+ */
 static void
 drain_finish(struct h2 *h2)
 {
     timers_stop(&h2->ctx->timers, &h2->private->drain);
     h2->private->drain_pinging = false;
-    nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h2->session),
-                          NGHTTP2_NO_ERROR, NULL, 0);
+    nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(h2->session), NGHTTP2_NO_ERROR,
+                          NULL, 0);
     h2_wake(h2);
 }
 
@@ -217,8 +222,8 @@ h2_ponged(struct h2 *h2, const uint8_t *opaque)
 }
 
 static struct h2 *
-open_h2(struct conn *conn, bool server, const struct h2_options *options, const struct h2_events *events,
-        void *owner)
+open_h2(struct conn *conn, bool server, const struct h2_options *options,
+        const struct h2_events *events, void *owner)
 {
     struct h2_block *block = mem_new(struct h2_block);
     struct h2 *h2 = &block->h2;
@@ -245,15 +250,16 @@ open_h2(struct conn *conn, bool server, const struct h2_options *options, const 
     h2_session_new(h2);
     conn_set_events(conn, &h2_conn_events, h2);
     if (options->handshake_timeout_ns)
-        timers_start(&h2->ctx->timers, &private->handshake, clock_now_ns() + options->handshake_timeout_ns);
+        timers_start(&h2->ctx->timers, &private->handshake,
+                     clock_now_ns() + options->handshake_timeout_ns);
     conn_start_read(conn);
     conn_dirty(conn);
     return h2;
 }
 
 struct h2 *
-h2_server_open(struct conn *conn, const struct h2_options *options, const struct h2_events *events, void *owner,
-               const uint8_t *first, size_t first_len)
+h2_server_open(struct conn *conn, const struct h2_options *options, const struct h2_events *events,
+               void *owner, const uint8_t *first, size_t first_len)
 {
     struct h2 *h2 = open_h2(conn, true, options, events, owner);
     if (first_len > 0) { /* not now: the owner does not know us yet */
@@ -266,7 +272,8 @@ h2_server_open(struct conn *conn, const struct h2_options *options, const struct
 }
 
 struct h2 *
-h2_client_open(struct conn *conn, const struct h2_options *options, const struct h2_events *events, void *owner)
+h2_client_open(struct conn *conn, const struct h2_options *options, const struct h2_events *events,
+               void *owner)
 {
     return open_h2(conn, false, options, events, owner);
 }
@@ -274,7 +281,8 @@ h2_client_open(struct conn *conn, const struct h2_options *options, const struct
 uint32_t
 h2_capacity(const struct h2 *h2)
 {
-    if (h2->server || h2->down || h2->private->end_text || h2->draining || h2->goaway_seen || h2->goaway_sent)
+    if (h2->server || h2->down || h2->private->end_text || h2->draining || h2->goaway_seen ||
+        h2->goaway_sent)
         return 0;
     if (h2->open_streams >= h2->peer_max_streams)
         return 0;

@@ -1,20 +1,33 @@
 /*
- * What one peer may cost us: limits per connection, and what happens over them (GOAWAY with ENHANCE_YOUR_CALM).
+ * What one peer may cost us: limits per connection, and what happens over them (GOAWAY with
+ * ENHANCE_YOUR_CALM).
  *
- * nghttp2 keeps its own for PING and SETTINGS (what waits to be acknowledged), CONTINUATION and the size of one field; its
- * limiter of resets ends the connection with INTERNAL_ERROR and is set out of the way (h2_session.c).
+ * nghttp2 keeps its own for PING and SETTINGS (what waits to be acknowledged), CONTINUATION and the
+ * size of one field; its limiter of resets ends the connection with INTERNAL_ERROR and is set out
+ * of the way (h2_session.c).
  */
 #include "proxy/net/h2_private.h"
 
 static const char *const error_names[] = {
-    "NO_ERROR",           "PROTOCOL_ERROR",      "INTERNAL_ERROR",     "FLOW_CONTROL_ERROR",
-    "SETTINGS_TIMEOUT",   "STREAM_CLOSED",       "FRAME_SIZE_ERROR",   "REFUSED_STREAM",
-    "CANCEL",             "COMPRESSION_ERROR",   "CONNECT_ERROR",      "ENHANCE_YOUR_CALM",
-    "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
 };
 
 static const char *const stream_error_names[] = {
-    "connection lost", "not processed", "malformed message", "headers too long", "headers unsendable",
+    "connection lost",  "not processed",      "malformed message",
+    "headers too long", "headers unsendable",
 };
 
 const char *
@@ -46,8 +59,8 @@ void
 h2_limits_fault(struct h2 *h2)
 {
     const struct h2_options *options = &h2->options;
-    if (!h2->server || h2_limiter_allows(&h2->private->resets, options->reset_limit, options->reset_window_ns,
-                                         h2->ctx->turn_ns))
+    if (!h2->server || h2_limiter_allows(&h2->private->resets, options->reset_limit,
+                                         options->reset_window_ns, h2->ctx->turn_ns))
         return;
     h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "too many resets");
 }
@@ -65,6 +78,6 @@ bool
 h2_limits_may_reset(struct h2 *h2)
 {
     const struct h2_options *options = &h2->options;
-    return h2->server || h2_limiter_allows(&h2->private->rsts, options->rst_budget, options->rst_window_ns,
-                                           h2->ctx->turn_ns);
+    return h2->server || h2_limiter_allows(&h2->private->rsts, options->rst_budget,
+                                           options->rst_window_ns, h2->ctx->turn_ns);
 }

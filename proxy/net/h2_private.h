@@ -1,5 +1,6 @@
 /*
- * What h2*.c share and nobody else sees: the connection's private state, the stream object, and the calls between the files.
+ * What h2*.c share and nobody else sees: the connection's private state, the stream object, and the
+ * calls between the files.
  *
  * h2.c          opening, ending, draining; the connection's events
  * h2_session.c  the nghttp2 session: its settings, and its callbacks for what comes in
@@ -7,8 +8,8 @@
  * h2_stream.c   stream objects from birth to death; requests, credit, reset, detach
  * h2_limits.c   what a peer may cost us; names of error codes
  *
- * nghttp2 must not be entered twice: inside its callbacks frames are only submitted (fill() checks in_session), and the session
- * dies in the connection's last callback, never in one of its own.
+ * nghttp2 must not be entered twice: inside its callbacks frames are only submitted (fill() checks
+ * in_session), and the session dies in the connection's last callback, never in one of its own.
  */
 #ifndef TRIBUTARY_NET_H2_PRIVATE_H
 #define TRIBUTARY_NET_H2_PRIVATE_H
@@ -18,18 +19,19 @@
 #include "proxy/net/h2.h"
 
 enum {
-    H2_CONNECTION_WINDOW = 1 << 30,      /* wire.md: Java's windows break when the connection's reaches 0 */
-    H2_MAX_SEND_HEADERS = 1 << 20,       /* bytes of one outgoing header block; over it STREAM_UNSENDABLE */
-    H2_MAX_HEADER_BOMB = 4 * 1024 * 1024, /* decoded bytes of one incoming header block before the connection ends */
-    H2_MAX_CONTINUATIONS = 1024,         /* nghttp2 counts each time it looks for one, so slow peers count more */
-    H2_MAX_EMPTY_DATA = 10000,           /* empty DATA frames in a row, without END_STREAM */
-    H2_MAX_INTERIM = 100,                /* 1xx heads of one stream */
-    H2_SPARE_STREAMS = 16384,            /* more refused streams than one read can carry */
-    H2_DEFAULT_MAX_STREAMS = 100,        /* what a client assumes until SETTINGS came */
+    /* dubbo-java's connection breaks when this window reaches 0, and at 2^31-1 */
+    H2_CONNECTION_WINDOW = 1 << 30,
+    H2_MAX_SEND_HEADERS = 1 << 20, /* one outgoing header block; over it STREAM_UNSENDABLE */
+    H2_MAX_HEADER_BOMB = 4 << 20,  /* one incoming block, decoded; over it the connection ends */
+    H2_MAX_CONTINUATIONS = 1024,   /* as nghttp2 counts: several for one that comes in pieces */
+    H2_MAX_EMPTY_DATA = 10000,     /* empty DATA frames in a row, without END_STREAM */
+    H2_MAX_INTERIM = 100,          /* 1xx heads of one stream */
+    H2_SPARE_STREAMS = 16384,      /* more refused streams than one read can carry */
+    H2_DEFAULT_MAX_STREAMS = 100,  /* what a client assumes until SETTINGS came */
     H2_FRAME_HEAD = 9,
-    H2_DATA_FRAME = 16384,               /* usual payload of DATA */
-    H2_MAX_DATA_FRAME = 64 * 1024,       /* where the peer takes more: nghttp2 keeps a buffer of that size */
-    H2_NV_INLINE = 64,                   /* fields of a block that is built on the stack */
+    H2_DATA_FRAME = 16384,         /* usual payload of DATA */
+    H2_MAX_DATA_FRAME = 64 * 1024, /* where the peer takes more; nghttp2 keeps such a buffer */
+    H2_NV_INLINE = 64,             /* fields of a block that is built on the stack */
 };
 
 /* So many events per window; the window begins with the first of them. */
@@ -41,14 +43,15 @@ struct h2_limiter {
 struct h2_stream {
     struct stream stream; /* first: what the owner sees */
     struct ctx *ctx;
-    struct list node;     /* h2->streams */
-    struct list pending;  /* private->pending while output was added since the last fill */
+    struct list node;    /* h2->streams */
+    struct list pending; /* private->pending while output was added since the last fill */
     struct grave grave;
-    struct fields trailers;       /* what out_trailers points to: the owner's text this turn, then copies in trailer_arena */
-    struct arena *trailer_arena;  /* owned; NULL: none copied */
-    uint64_t head_end;            /* position in the write queue behind the request's HEADERS; 0 until queued */
-    uint64_t marked_ns;           /* when the outgoing side was complete in the write queue */
-    uint32_t interims;            /* 1xx heads so far */
+    /* What out_trailers points to: the owner's text this turn, then copies in trailer_arena. */
+    struct fields trailers;
+    struct arena *trailer_arena; /* owned; NULL: none copied */
+    uint64_t head_end;  /* write queue's position behind the request's HEADERS; 0 until queued */
+    uint64_t marked_ns; /* when the outgoing side was complete in the write queue */
+    uint32_t interims;  /* 1xx heads so far */
     bool ng_open;       /* nghttp2 knows the stream: its close callback is still to come */
     bool marked;        /* stream.mark waits for the kernel: the object must stay */
     bool dying;         /* in the graveyard */
@@ -59,35 +62,37 @@ struct h2_stream {
     bool deferred;      /* nghttp2 waits for resume_data */
     bool has_length;    /* request: content-length was sent */
     bool has_trailers, trailers_submitted;
-    bool peer_reset;    /* the peer's RST_STREAM is being handled */
-    bool own_reset;     /* we reset it */
-    bool told;          /* on_reset was called */
+    bool peer_reset;      /* the peer's RST_STREAM is being handled */
+    bool own_reset;       /* we reset it */
+    bool told;            /* on_reset was called */
     bool reset_after_end; /* RST_STREAM(NO_ERROR) once END_STREAM is in the write queue */
-    bool unsendable;    /* our header block was too long */
+    bool unsendable;      /* our header block was too long */
 };
 
 struct h2_private {
-    struct list pending;     /* struct h2_stream: output was added since the last fill */
-    struct h2_stream *to_mark;  /* its last HEADERS are the bytes that mem_send is about to return */
+    struct list pending;       /* struct h2_stream: output was added since the last fill */
+    struct h2_stream *to_mark; /* its last HEADERS are the bytes that mem_send is about to return */
     struct h2_stream *to_place; /* likewise for a request's head */
-    struct deferred ending;  /* runs h2_down at the end of the turn */
-    struct deferred first;   /* feeds first_bytes */
+    struct deferred ending;     /* runs h2_down at the end of the turn */
+    struct deferred first;      /* feeds first_bytes */
     struct timer handshake, drain;
-    uint8_t *first_bytes;    /* owned: what the sniffing read before us */
+    uint8_t *first_bytes; /* owned: what the sniffing read before us */
     size_t first_len;
-    struct h2_limiter resets;  /* server: from the peer, and its faults */
-    struct h2_limiter rsts;    /* client: sent by us */
-    uint32_t empty_data;       /* empty DATA frames in a row */
-    uint32_t block_bytes;      /* decoded size of the header block being read */
+    struct h2_limiter resets;       /* server: from the peer, and its faults */
+    struct h2_limiter rsts;         /* client: sent by us */
+    uint32_t empty_data;            /* empty DATA frames in a row */
+    uint32_t block_bytes;           /* decoded size of the header block being read */
     struct h2_stream *block_stream; /* whose block it is; NULL: nobody's any more */
-    uint32_t goaway_code;      /* of the last GOAWAY sent or received */
+    uint32_t goaway_code;           /* of the last GOAWAY sent or received */
     int end_error;
-    const char *end_text;      /* NULL until something ends the connection */
-    bool in_session;    /* inside mem_recv or mem_send */
-    bool paused;        /* mem_send stopped because the write queue is full */
-    bool broken;        /* mem_send failed: it must not be called again */
-    bool patch_settings; /* our SETTINGS are still to come by: put the real MAX_CONCURRENT_STREAMS in */
-    bool tell_goaway;   /* on_goaway is to be called when nghttp2 has dropped the streams above its last id */
+    const char *end_text; /* NULL until something ends the connection */
+    bool in_session;      /* inside mem_recv or mem_send */
+    bool paused;          /* mem_send stopped because the write queue is full */
+    bool broken;          /* mem_send failed: it must not be called again */
+    bool patch_settings;  /* our SETTINGS are still to come by: put the real MAX_CONCURRENT_STREAMS
+                             in */
+    bool tell_goaway; /* on_goaway is to be called when nghttp2 has dropped the streams above its
+                         last id */
     bool pinging, drain_pinging;
 };
 
@@ -110,7 +115,8 @@ h2_stream_find(struct h2 *h2, int32_t id)
 }
 
 /* h2.c */
-/* The connection ends after this turn's callbacks; the first reason counts. error: 0 when nothing went wrong. */
+/* The connection ends after this turn's callbacks; the first reason counts. error: 0 when nothing
+ * went wrong. */
 void h2_end(struct h2 *h2, int error, const char *text);
 /* GOAWAY with this code, then h2_end. */
 void h2_terminate(struct h2 *h2, uint32_t h2_error, int error, const char *text);
@@ -126,8 +132,10 @@ void h2_session_feed(struct h2 *h2, const uint8_t *data, size_t len);
 /* h2_send.c */
 void h2_send_callbacks(nghttp2_session_callbacks *callbacks);
 void h2_send_fill(struct h2 *h2);
-void h2_send_last(struct h2 *h2); /* what must leave before the connection closes, however full the queue is */
-int32_t h2_send_request(struct h2_stream *hs, const struct fields *fields, bool end); /* stream id or a negative errno */
+void h2_send_last(
+    struct h2 *h2); /* what must leave before the connection closes, however full the queue is */
+int32_t h2_send_request(struct h2_stream *hs, const struct fields *fields,
+                        bool end); /* stream id or a negative errno */
 void h2_send_resume(struct h2_stream *hs);
 void h2_send_forget(struct h2_stream *hs); /* drops what was not sent */
 
@@ -137,14 +145,17 @@ void h2_stream_release(struct h2_stream *hs); /* buries it if nobody needs it an
 void h2_stream_closed(struct h2_stream *hs, uint32_t h2_error); /* nghttp2 has closed it */
 /* We end it, and tell its owner why. */
 void h2_stream_fail(struct h2_stream *hs, uint32_t h2_error, uint32_t error);
-void h2_stream_lose_all(struct h2 *h2, bool lost); /* the connection is down; lost: nothing more is written */
-void h2_stream_abandon_all(struct h2 *h2);         /* the connection object is about to be freed */
+void h2_stream_lose_all(struct h2 *h2,
+                        bool lost); /* the connection is down; lost: nothing more is written */
+void h2_stream_abandon_all(struct h2 *h2); /* the connection object is about to be freed */
 
 /* h2_limits.c */
 /* Counts one event; false when it is over the limit. limit 0: always true. */
-bool h2_limiter_allows(struct h2_limiter *limiter, uint32_t limit, uint64_t window_ns, uint64_t now_ns);
-void h2_limits_fault(struct h2 *h2);      /* server: the peer reset a stream, or one ended for its fault */
+bool
+h2_limiter_allows(struct h2_limiter *limiter, uint32_t limit, uint64_t window_ns, uint64_t now_ns);
+void
+h2_limits_fault(struct h2 *h2); /* server: the peer reset a stream, or one ended for its fault */
 void h2_limits_data(struct h2 *h2, bool empty, bool end);
-bool h2_limits_may_reset(struct h2 *h2);  /* client: takes one RST_STREAM from the budget */
+bool h2_limits_may_reset(struct h2 *h2); /* client: takes one RST_STREAM from the budget */
 
 #endif

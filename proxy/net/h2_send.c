@@ -1,15 +1,18 @@
 /*
- * What goes out: heads, data and trailers into nghttp2, and from nghttp2 into the connection's write queue.
+ * What goes out: heads, data and trailers into nghttp2, and from nghttp2 into the connection's
+ * write queue.
  *
- * Happy path: h2_send_* submit or append to stream->out and mark the connection dirty; at the end of the turn fill() calls
- * mem_send until nothing is left or the queue is full. nghttp2 asks for DATA with on_ng_data_read, which gives no bytes but
- * their number (NO_COPY); on_ng_send_data then moves chunk references behind a frame head. The frame with END_STREAM leaves a
- * mark in the queue, so that on_flushed comes when the kernel has it.
+ * Happy path: h2_send_* submit or append to stream->out and mark the connection dirty; at the end
+ * of the turn fill() calls mem_send until nothing is left or the queue is full. nghttp2 asks for
+ * DATA with on_ng_data_read, which gives no bytes but their number (NO_COPY); on_ng_send_data then
+ * moves chunk references behind a frame head. The frame with END_STREAM leaves a mark in the queue,
+ * so that on_flushed comes when the kernel has it.
  *
- * nghttp2 sends HEADERS before any DATA, so trailers are submitted when the last byte before them has been taken, from within
- * on_ng_data_read (its DATA frame is already on its way then), or at once when nothing waits. An empty DATA frame that would only
- * end the data before trailers is swallowed: its head is never queued.
- * Failure modes: a header block that is too long (on_ng_frame_not_send) ends the stream with STREAM_UNSENDABLE.
+ * nghttp2 sends HEADERS before any DATA, so trailers are submitted when the last byte before them
+ * has been taken, from within on_ng_data_read (its DATA frame is already on its way then), or at
+ * once when nothing waits. An empty DATA frame that would only end the data before trailers is
+ * swallowed: its head is never queued. Failure modes: a header block that is too long
+ * (on_ng_frame_not_send) ends the stream with STREAM_UNSENDABLE.
  */
 #include "proxy/net/h2_private.h"
 
@@ -17,7 +20,8 @@
 
 /* --- header blocks --- */
 
-/* Text that outlives every frame is not copied, unless the frame may have to wait until the snapshot it is in has gone. */
+/* Text that outlives every frame is not copied, unless the frame may have to wait until the
+ * snapshot it is in has gone. */
 static uint8_t
 nv_flags(const struct field *field, bool waits)
 {
@@ -36,7 +40,8 @@ nv_flags(const struct field *field, bool waits)
 static nghttp2_nv *
 make_nvs(const struct h2 *h2, const struct fields *fields, nghttp2_nv *space)
 {
-    nghttp2_nv *nvs = fields->count <= H2_NV_INLINE ? space : mem_alloc(fields->count * sizeof *nvs);
+    nghttp2_nv *nvs =
+        fields->count <= H2_NV_INLINE ? space : mem_alloc(fields->count * sizeof *nvs);
     bool waits = conn_full(h2->conn);
     for (uint32_t i = 0; i < fields->count; i++) {
         const struct field *field = &fields->items[i];
@@ -119,7 +124,8 @@ end_stall(struct h2_stream *hs)
     hs->stream.stalled_since_ns = 0;
 }
 
-/* Output was added: what has not left when the next fill() is over waits for the peer's window or the socket. */
+/* Output was added: what has not left when the next fill() is over waits for the peer's window or
+ * the socket. */
 static void
 output_added(struct h2_stream *hs)
 {
@@ -168,8 +174,8 @@ closed(const struct h2_stream *hs)
     return !h2_of(hs) || h2_of(hs)->down || !hs->ng_open || hs->own_reset || hs->stream.out_end;
 }
 
-static ssize_t on_ng_data_read(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t len, uint32_t *flags,
-                               nghttp2_data_source *source, void *user_data);
+static ssize_t on_ng_data_read(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t len,
+                               uint32_t *flags, nghttp2_data_source *source, void *user_data);
 
 int32_t
 h2_send_request(struct h2_stream *hs, const struct fields *fields, bool end)
@@ -177,7 +183,8 @@ h2_send_request(struct h2_stream *hs, const struct fields *fields, bool end)
     struct h2 *h2 = h2_of(hs);
     nghttp2_data_provider body = {.source.ptr = hs, .read_callback = on_ng_data_read};
     nghttp2_nv space[H2_NV_INLINE], *nvs = make_nvs(h2, fields, space);
-    int32_t id = nghttp2_submit_request(h2->session, NULL, nvs, fields->count, end ? NULL : &body, hs);
+    int32_t id =
+        nghttp2_submit_request(h2->session, NULL, nvs, fields->count, end ? NULL : &body, hs);
     free_nvs(nvs, space);
     if (id < 0)
         return id;
@@ -197,7 +204,8 @@ h2_send_head(struct stream *stream, const struct fields *fields, bool end)
     check(h2->server);
     nghttp2_data_provider body = {.source.ptr = hs, .read_callback = on_ng_data_read};
     nghttp2_nv space[H2_NV_INLINE], *nvs = make_nvs(h2, fields, space);
-    int error = nghttp2_submit_response(h2->session, stream->id, nvs, fields->count, end ? NULL : &body);
+    int error =
+        nghttp2_submit_response(h2->session, stream->id, nvs, fields->count, end ? NULL : &body);
     free_nvs(nvs, space);
     if (error)
         return -EPIPE;
@@ -264,8 +272,8 @@ on_ng_data_read(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t le
 }
 
 static int
-on_ng_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *frame_head, size_t len,
-                nghttp2_data_source *source, void *user_data)
+on_ng_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *frame_head,
+                size_t len, nghttp2_data_source *source, void *user_data)
 {
     struct h2 *h2 = user_data;
     struct h2_stream *hs = source->ptr;
@@ -286,8 +294,8 @@ on_ng_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *f
 
 /* Large bodies in larger frames where the peer takes them. */
 static ssize_t
-on_ng_read_length(nghttp2_session *session, uint8_t type, int32_t id, int32_t session_window, int32_t stream_window,
-                  uint32_t max_frame, void *user_data)
+on_ng_read_length(nghttp2_session *session, uint8_t type, int32_t id, int32_t session_window,
+                  int32_t stream_window, uint32_t max_frame, void *user_data)
 {
     (void)session, (void)type, (void)session_window, (void)stream_window;
     if (max_frame <= H2_DATA_FRAME)
@@ -310,7 +318,8 @@ set_mark(struct h2_stream *hs)
     conn_mark(h2_of(hs)->conn, &hs->stream.mark);
 }
 
-/* The frame with END_STREAM has been taken. DATA is in the queue; HEADERS will be when mem_send has returned them. */
+/* The frame with END_STREAM has been taken. DATA is in the queue; HEADERS will be when mem_send has
+ * returned them. */
 static void
 outgoing_ended(struct h2 *h2, struct h2_stream *hs, bool queued)
 {
@@ -348,7 +357,8 @@ headers_sent(struct h2 *h2, const nghttp2_frame *frame)
 static void
 goaway_sent(struct h2 *h2, const nghttp2_frame *frame)
 {
-    if (frame->goaway.last_stream_id == INT32_MAX && frame->goaway.error_code == NGHTTP2_NO_ERROR && h2->server)
+    if (frame->goaway.last_stream_id == INT32_MAX && frame->goaway.error_code == NGHTTP2_NO_ERROR &&
+        h2->server)
         return; /* the notice before the real one */
     h2->goaway_sent = true;
     h2->private->goaway_code = frame->goaway.error_code;
@@ -371,9 +381,11 @@ on_ng_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *use
     return 0;
 }
 
-/* Without this the call would wait for ever: nghttp2 drops the block, and for a request closes the stream. */
+/* Without this the call would wait for ever: nghttp2 drops the block, and for a request closes the
+ * stream. */
 static int
-on_ng_frame_not_send(nghttp2_session *session, const nghttp2_frame *frame, int error, void *user_data)
+on_ng_frame_not_send(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                     void *user_data)
 {
     struct h2 *h2 = user_data;
     (void)session;
@@ -428,14 +440,14 @@ static void
 queue_frame(struct h2 *h2, const uint8_t *bytes, size_t len)
 {
     struct h2_private *private = h2->private;
-    bool own_settings = private->patch_settings && len >= H2_FRAME_HEAD && bytes[3] == NGHTTP2_SETTINGS &&
-                        !(bytes[4] & NGHTTP2_FLAG_ACK);
+    bool own_settings = private->patch_settings && len >= H2_FRAME_HEAD &&
+                        bytes[3] == NGHTTP2_SETTINGS && !(bytes[4] & NGHTTP2_FLAG_ACK);
     if (own_settings)
         queue_patched_settings(h2, bytes, len);
     else
         conn_queue(h2->conn, bytes, len);
     if (private->to_place)
-        private->to_place->head_end = h2->conn->out.queued;
+    private->to_place->head_end = h2->conn->out.queued;
     private->to_place = NULL;
     struct h2_stream *hs = private->to_mark;
     private->to_mark = NULL;

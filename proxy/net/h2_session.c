@@ -1,13 +1,15 @@
 /*
  * The nghttp2 session of a connection: how it is set up, and its callbacks for what comes in.
  *
- * Happy path of a stream, server: on_ng_begin_headers (stream object, on_stream) -> on_ng_header … -> on_ng_frame_recv HEADERS
- * (on_head) -> on_ng_data_chunk … (on_data) -> on_ng_frame_recv with END_STREAM (on_end) -> on_ng_stream_close.
- * Client: the same from the reply's HEADERS on; a block with a 1xx status is skipped, so that the next one is the head.
+ * Happy path of a stream, server: on_ng_begin_headers (stream object, on_stream) -> on_ng_header …
+ * -> on_ng_frame_recv HEADERS (on_head) -> on_ng_data_chunk … (on_data) -> on_ng_frame_recv with
+ * END_STREAM (on_end) -> on_ng_stream_close. Client: the same from the reply's HEADERS on; a block
+ * with a 1xx status is skipped, so that the next one is the head.
  *
- * Failure modes: malformed messages are found by nghttp2, which resets the stream: on_ng_stream_close says so to the owner.
- * Protocol errors of the connection are answered by nghttp2 with GOAWAY; what it gives up on without one (floods) gets one here.
- * Callbacks never send: they submit, and the turn's end flushes.
+ * Failure modes: malformed messages are found by nghttp2, which resets the stream:
+ * on_ng_stream_close says so to the owner. Protocol errors of the connection are answered by
+ * nghttp2 with GOAWAY; what it gives up on without one (floods) gets one here. Callbacks never
+ * send: they submit, and the turn's end flushes.
  */
 #include "proxy/net/h2_private.h"
 
@@ -46,7 +48,8 @@ on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *
         h2->private->block_stream = hs;
         return 0;
     }
-    if (h2->private->end_text || (h2->options.max_streams && h2->open_streams >= h2->options.max_streams))
+    if (h2->private->end_text ||
+        (h2->options.max_streams && h2->open_streams >= h2->options.max_streams))
         return refuse_stream(h2, id);
     struct h2_stream *hs = h2_stream_new(h2);
     hs->stream.id = id;
@@ -93,15 +96,18 @@ keep_field(struct fields *fields, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
     fields_add(fields, name_text, value_text, flags);
 }
 
-/* Sizes as RFC 9113 section 6.5.2 counts them. Fields of streams that nobody listens to are counted too: decoding costs. */
+/* Sizes as RFC 9113 section 6.5.2 counts them. Fields of streams that nobody listens to are counted
+ * too: decoding costs. */
 static int
 take_field(struct h2 *h2, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 {
     struct text name_text = text_of_rcbuf(name), value_text = text_of_rcbuf(value);
     uint32_t *bytes = &h2->private->block_bytes;
-    *bytes += (uint32_t)(name_text.len + value_text.len) + 32; /* a field is at most 64K: no overflow before the check */
+    *bytes += (uint32_t)(name_text.len + value_text.len) +
+              32; /* a field is at most 64K: no overflow before the check */
     if (*bytes > H2_MAX_HEADER_BOMB)
-        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "header block far over the limit");
+        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED,
+                     "header block far over the limit");
     if (h2->private->end_text)
         return NGHTTP2_ERR_CALLBACK_FAILURE; /* stop decoding */
     struct h2_stream *hs = h2->private->block_stream;
@@ -117,14 +123,15 @@ take_field(struct h2 *h2, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
 }
 
 static int
-on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
-             uint8_t flags, void *user_data)
+on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
+             nghttp2_rcbuf *value, uint8_t flags, void *user_data)
 {
     (void)session, (void)frame, (void)flags;
     return take_field(user_data, name, value);
 }
 
-/* dubbo-java sends grpc-message raw, with line feeds: the call keeps its status. Anything else makes the message malformed. */
+/* dubbo-java sends grpc-message raw, with line feeds: the call keeps its status. Anything else
+ * makes the message malformed. */
 static int
 on_ng_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
                      nghttp2_rcbuf *value, uint8_t flags, void *user_data)
@@ -137,7 +144,8 @@ on_ng_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
 }
 
 static int
-on_ng_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len, void *user_data)
+on_ng_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                 size_t len, void *user_data)
 {
     struct h2 *h2 = user_data;
     nghttp2_session_consume_connection(session, len);
@@ -209,7 +217,8 @@ settings_received(struct h2 *h2, const nghttp2_frame *frame)
         return;
     timers_stop(&h2->ctx->timers, &h2->private->handshake);
     h2->settings_seen = true;
-    h2->peer_max_streams = nghttp2_session_get_remote_settings(h2->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+    h2->peer_max_streams =
+        nghttp2_session_get_remote_settings(h2->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
     if (!h2->server && h2->events->on_settings)
         h2->events->on_settings(h2);
 }
@@ -223,7 +232,8 @@ reset_received(struct h2 *h2, const nghttp2_frame *frame)
     h2_limits_fault(h2);
 }
 
-/* nghttp2 closes the streams above its last id after this callback: the owner hears of it after those. */
+/* nghttp2 closes the streams above its last id after this callback: the owner hears of it after
+ * those. */
 static void
 goaway_received(struct h2 *h2, const nghttp2_frame *frame)
 {
@@ -297,12 +307,13 @@ new_option(void)
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_send_header_block_length(option, H2_MAX_SEND_HEADERS);
     nghttp2_option_set_max_continuations(option, H2_MAX_CONTINUATIONS);
-    nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX, UINT32_MAX); /* ours: h2_limits.c */
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX,
+                                               UINT32_MAX); /* ours: h2_limits.c */
     return option;
 }
 
-/* Announces twice the limit and more to nghttp2 itself, which would otherwise end the connection of a client that goes over
- * it; h2_send.c puts the real value into the bytes. */
+/* Announces twice the limit and more to nghttp2 itself, which would otherwise end the connection of
+ * a client that goes over it; h2_send.c puts the real value into the bytes. */
 static void
 submit_preface(struct h2 *h2)
 {
@@ -310,8 +321,10 @@ submit_preface(struct h2 *h2)
     nghttp2_settings_entry entries[SETTINGS_MAX];
     size_t count = 0;
     if (h2->server && options->max_streams) {
-        uint32_t spare = options->max_streams > H2_SPARE_STREAMS ? options->max_streams : H2_SPARE_STREAMS;
-        uint32_t most = options->max_streams > INT32_MAX / 2 ? INT32_MAX : options->max_streams + spare;
+        uint32_t spare =
+            options->max_streams > H2_SPARE_STREAMS ? options->max_streams : H2_SPARE_STREAMS;
+        uint32_t most =
+            options->max_streams > INT32_MAX / 2 ? INT32_MAX : options->max_streams + spare;
         entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, most};
         h2->private->patch_settings = true;
     }
@@ -320,9 +333,11 @@ submit_preface(struct h2 *h2)
     uint32_t window = options->stream_window < INT32_MAX ? options->stream_window : INT32_MAX;
     entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window};
     if (options->max_header_list)
-        entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, options->max_header_list};
+        entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
+                                                    options->max_header_list};
     check(nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, entries, count) == 0);
-    check(nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0, H2_CONNECTION_WINDOW) == 0);
+    check(nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0,
+                                                H2_CONNECTION_WINDOW) == 0);
 }
 
 void
@@ -330,9 +345,10 @@ h2_session_new(struct h2 *h2)
 {
     nghttp2_session_callbacks *callbacks = new_callbacks();
     nghttp2_option *option = new_option();
-    int error = h2->server
-                    ? nghttp2_session_server_new3(&h2->session, callbacks, h2, option, &h2->ctx->h2_mem)
-                    : nghttp2_session_client_new3(&h2->session, callbacks, h2, option, &h2->ctx->h2_mem);
+    int error =
+        h2->server
+            ? nghttp2_session_server_new3(&h2->session, callbacks, h2, option, &h2->ctx->h2_mem)
+            : nghttp2_session_client_new3(&h2->session, callbacks, h2, option, &h2->ctx->h2_mem);
     check(error == 0); /* it fails for memory only, and that aborts before */
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
@@ -345,10 +361,12 @@ feed_failed(struct h2 *h2, int error)
 {
     switch (error) {
     case NGHTTP2_ERR_FLOODED:
-        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "too many PING or SETTINGS frames");
+        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED,
+                     "too many PING or SETTINGS frames");
         break;
     case NGHTTP2_ERR_TOO_MANY_CONTINUATIONS:
-        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED, "too many CONTINUATION frames");
+        h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED,
+                     "too many CONTINUATION frames");
         break;
     case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
         h2_terminate(h2, NGHTTP2_PROTOCOL_ERROR, UV_EPROTO, "not HTTP/2");

@@ -1,9 +1,11 @@
 /*
- * Stream objects from birth to death: requests, credit, reset, detach, and what nghttp2's close of a stream means.
+ * Stream objects from birth to death: requests, credit, reset, detach, and what nghttp2's close of
+ * a stream means.
  *
- * A stream object lives until nghttp2 has closed the stream (ng_open), its owner has detached (events NULL) and its last byte is
- * with the kernel or nobody asks (marked); then it goes to the graveyard. When the connection is freed before the owner has
- * detached, the object stays as an orphan (connection NULL) for which every verb is a no-op, until detach.
+ * A stream object lives until nghttp2 has closed the stream (ng_open), its owner has detached
+ * (events NULL) and its last byte is with the kernel or nobody asks (marked); then it goes to the
+ * graveyard. When the connection is freed before the owner has detached, the object stays as an
+ * orphan (connection NULL) for which every verb is a no-op, until detach.
  */
 #include "proxy/net/h2_private.h"
 
@@ -89,7 +91,8 @@ broken(struct h2 *h2, struct h2_stream *hs, uint32_t h2_error)
 {
     if (hs->unsendable) {
         tell_reset(hs, STREAM_UNSENDABLE);
-    } else if (h2_error == NGHTTP2_REFUSED_STREAM) { /* a GOAWAY below its id, or a request that never left */
+    } else if (h2_error ==
+               NGHTTP2_REFUSED_STREAM) { /* a GOAWAY below its id, or a request that never left */
         tell_reset(hs, h2->server ? (uint32_t)STREAM_LOST : (uint32_t)STREAM_NOT_PROCESSED);
     } else {
         tell_reset(hs, STREAM_MALFORMED);
@@ -117,8 +120,8 @@ h2_stream_closed(struct h2_stream *hs, uint32_t h2_error)
 }
 
 struct stream *
-h2_request(struct h2 *h2, const struct fields *fields, bool end, const struct stream_events *events, void *owner,
-           struct fields *reply_fields, struct fields *reply_trailers)
+h2_request(struct h2 *h2, const struct fields *fields, bool end, const struct stream_events *events,
+           void *owner, struct fields *reply_fields, struct fields *reply_trailers)
 {
     if (h2_capacity(h2) == 0)
         return NULL;
@@ -148,7 +151,8 @@ credit(struct h2_stream *hs, uint64_t bytes)
     if (bytes > stream->uncredited)
         bytes = stream->uncredited;
     stream->uncredited -= bytes;
-    if (bytes == 0 || !h2 || h2->down || !hs->ng_open || hs->last_data || stream->in_end || hs->own_reset)
+    if (bytes == 0 || !h2 || h2->down || !hs->ng_open || hs->last_data || stream->in_end ||
+        hs->own_reset)
         return; /* nothing comes any more that would need it */
     nghttp2_session_consume_stream(h2->session, stream->id, bytes);
     h2_wake(h2);
@@ -185,8 +189,9 @@ submit_reset(struct h2_stream *hs, uint32_t h2_error)
     h2_wake(h2);
 }
 
-/* Without a reset left to spend, the request is ended where it is and the reply is dropped as it comes. Where a length was
- * promised that cannot be: dubbo-java answers a wrong one with GOAWAY, which is worse than one reset more. */
+/* Without a reset left to spend, the request is ended where it is and the reply is dropped as it
+ * comes. Where a length was promised that cannot be: dubbo-java answers a wrong one with GOAWAY,
+ * which is worse than one reset more. */
 static bool
 drained_instead(struct h2_stream *hs)
 {
@@ -210,7 +215,8 @@ h2_reset(struct stream *stream, uint32_t h2_error)
     struct h2 *h2 = h2_of(hs);
     bool complete = stream->in_end && stream->out_closed;
     if (h2 && !h2->down && hs->ng_open && !complete && !hs->own_reset) {
-        /* A reset overtakes DATA in nghttp2: a server's "send no more" waits for the end of its own reply. */
+        /* A reset overtakes DATA in nghttp2: a server's "send no more" waits for the end of its own
+         * reply. */
         if (h2->server && h2_error == NGHTTP2_NO_ERROR && stream->out_end && !stream->out_closed)
             hs->reset_after_end = true;
         else if (!drained_instead(hs))
@@ -230,12 +236,14 @@ h2_stream_fail(struct h2_stream *hs, uint32_t h2_error, uint32_t error)
     tell_reset(hs, error);
 }
 
-/* Whether no complete head of this request can be with the peer. What a full socket was offered may be there in part. */
+/* Whether no complete head of this request can be with the peer. What a full socket was offered may
+ * be there in part. */
 static bool
 never_written(const struct h2_stream *hs)
 {
     const struct conn *conn = h2_of(hs)->conn;
-    uint64_t offered = conn->out.taken > conn->blocked_until ? conn->out.taken : conn->blocked_until;
+    uint64_t offered =
+        conn->out.taken > conn->blocked_until ? conn->out.taken : conn->blocked_until;
     return hs->head_end > offered;
 }
 

@@ -1,6 +1,7 @@
 /*
- * For the tests of proxy/net/h2*: an HTTP/2 connection of ours on one end of a loopback socket, a peer on the other whose frames
- * the test writes by hand, and records of what our side reported. Or both ends ours (h2_lab_pair).
+ * For the tests of proxy/net/h2*: an HTTP/2 connection of ours on one end of a loopback socket, a
+ * peer on the other whose frames the test writes by hand, and records of what our side reported. Or
+ * both ends ours (h2_lab_pair).
  */
 #ifndef TESTS_LOOP_H2_LAB_H
 #define TESTS_LOOP_H2_LAB_H
@@ -13,7 +14,19 @@
 #include "proxy/net/h2.h"
 
 enum { LAB_CALLS = 256, LAB_BODY = 1 << 20, LAB_CONN_WINDOW = (1 << 30) };
-enum { F_DATA, F_HEADERS, F_PRIORITY, F_RST, F_SETTINGS, F_PUSH, F_PING, F_GOAWAY, F_WINDOW, F_CONT };
+enum {
+    F_DATA,
+    F_HEADERS,
+    F_PRIORITY,
+    F_RST,
+    F_SETTINGS,
+    F_PUSH,
+    F_PING,
+    F_GOAWAY,
+    F_WINDOW,
+    F_CONT
+};
+#define LAB_REQUEST ":method", "POST", ":scheme", "http", ":path", "/s/m", ":authority", "here"
 enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4, PADDED = 8 };
 
 struct h2_lab;
@@ -51,10 +64,10 @@ struct lab_frame {
     uint8_t type, flags;
     uint32_t id;
     size_t len;
-    uint8_t *payload; /* valid until the next frame is read */
+    uint8_t *payload;  /* valid until the next frame is read */
     char fields[4096]; /* HEADERS: "name: value\n"… */
-    uint32_t word;    /* the payload's first 32 bits: error code, window increment, last stream id */
-    uint32_t word2;   /* the second: GOAWAY's code */
+    uint32_t word;  /* the payload's first 32 bits: error code, window increment, last stream id */
+    uint32_t word2; /* the second: GOAWAY's code */
 };
 
 struct h2_lab {
@@ -68,7 +81,9 @@ struct h2_lab {
     void (*on_data)(struct lab_call *call, const uint8_t *data, size_t len);
     void (*on_end)(struct lab_call *call); /* also when the head had END_STREAM */
     void (*on_reset)(struct lab_call *call);
-    bool keep_credit; /* else credit returns at once */
+    bool keep_credit;  /* else credit returns at once */
+    const void *first; /* given to the server when it opens */
+    size_t first_bytes;
     /* the raw peer */
     int fd;
     uint8_t *out, *in;
@@ -85,24 +100,37 @@ struct h2_lab *h2_lab_server(struct loop_fixture *fixture, const struct h2_optio
 /* Our client, a raw server. Nothing has been exchanged. */
 struct h2_lab *h2_lab_client(struct loop_fixture *fixture, const struct h2_options *options);
 /* Both ends ours. */
-struct h2_lab *h2_lab_pair(struct loop_fixture *fixture, const struct h2_options *server, const struct h2_options *client);
-struct h2_lab *h2_lab_server_silent(struct loop_fixture *fixture, const struct h2_options *options); /* no preface yet */
+struct h2_lab *h2_lab_pair(struct loop_fixture *fixture, const struct h2_options *server,
+                           const struct h2_options *client);
+struct h2_lab *h2_lab_server_silent(struct loop_fixture *fixture,
+                                    const struct h2_options *options); /* no preface yet */
+/* As silent, but these bytes were read before our side opened. */
+struct h2_lab *
+h2_lab_server_sniffed(struct loop_fixture *fixture, const void *first, size_t first_bytes);
+/* Our client with SETTINGS exchanged and `count` requests without body under way, whose HEADERS the
+ * peer has read. */
+struct h2_lab *h2_lab_client_asking(struct loop_fixture *fixture, const struct h2_options *options,
+                                    unsigned count);
 void h2_lab_close(struct h2_lab *lab); /* whatever is open */
 
 /* The raw peer's output is collected until lab_send(): one segment. */
 void lab_raw(struct h2_lab *lab, const void *bytes, size_t len);
-void lab_frame(struct h2_lab *lab, uint8_t type, uint8_t flags, uint32_t id, const void *payload, size_t len);
-void lab_word(struct h2_lab *lab, uint8_t type, uint8_t flags, uint32_t id, uint32_t word); /* RST, WINDOW_UPDATE */
+void lab_frame(struct h2_lab *lab, uint8_t type, uint8_t flags, uint32_t id, const void *payload,
+               size_t len);
+void lab_word(struct h2_lab *lab, uint8_t type, uint8_t flags, uint32_t id,
+              uint32_t word); /* RST, WINDOW_UPDATE */
 void lab_goaway(struct h2_lab *lab, uint32_t last_id, uint32_t code);
 void lab_settings(struct h2_lab *lab, const uint32_t *pairs, size_t count); /* id, value, … */
 /* HEADERS (or another type) with literal fields: name, value, …, NULL. */
 void lab_headers(struct h2_lab *lab, uint32_t id, uint8_t flags, ...);
-size_t lab_field(uint8_t *into, const void *name, size_t name_len, const void *value, size_t value_len);
+size_t
+lab_field(uint8_t *into, const void *name, size_t name_len, const void *value, size_t value_len);
 void lab_request(struct h2_lab *lab, uint32_t id, bool end); /* POST /s/m, application/proto */
 void lab_preface(struct h2_lab *lab); /* the client's magic and empty SETTINGS */
 void lab_send(struct h2_lab *lab);
 
-/* The next frame from our side; fails at EOF. lab_next skips SETTINGS, their ACKs and WINDOW_UPDATEs of the connection. */
+/* The next frame from our side; fails at EOF. lab_next skips SETTINGS, their ACKs and
+ * WINDOW_UPDATEs of the connection. */
 struct lab_frame *lab_next_any(struct h2_lab *lab);
 struct lab_frame *lab_next(struct h2_lab *lab);
 /* lab_next of this type, stream and flags. */
@@ -117,9 +145,13 @@ int lab_reply_head(struct lab_call *call, bool end, ...);
 void lab_say(struct lab_call *call, const void *bytes, size_t len, bool end);
 void lab_say_zeros(struct lab_call *call, size_t len, bool end);
 void lab_trailers(struct lab_call *call, ...);
-struct lab_call *lab_call_start(struct h2_lab *lab, bool end, ...); /* a client's request; NULL: no capacity */
+struct lab_call *
+lab_call_start(struct h2_lab *lab, bool end, ...); /* a client's request; NULL: no capacity */
 void lab_detach(struct lab_call *call);
 void lab_reset(struct lab_call *call, uint32_t code);
+void lab_reply_unary(struct lab_call *call); /* 200, application/proto, "hello" */
+/* The server's connection is as it was: a request is answered. */
+void lab_expect_served(struct h2_lab *lab, uint32_t id);
 struct text lab_value(const struct fields *fields, const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * HTTP/2 connections under traffic that no test author thought of: random verbs between two ends of ours, and a valid client's
- * bytes with random damage. Seeds are fixed: a failure repeats. What counts is that nothing aborts, leaks or is told twice
- * (h2_lab.c checks the order of events).
+ * HTTP/2 connections under traffic that no test author thought of: random verbs between two ends of
+ * ours, and a valid client's bytes with random damage. Seeds are fixed: a failure repeats. What
+ * counts is that nothing aborts, leaks or is told twice (h2_lab.c checks the order of events).
  */
 #include "h2_lab.h"
 
@@ -186,7 +186,8 @@ valid_traffic(struct h2_lab *lab)
     lab_word(lab, F_WINDOW, 0, 3, 1000);
     lab_word(lab, F_RST, 0, 3, NGHTTP2_CANCEL);
     lab_frame(lab, F_PRIORITY, 0, 5, "\0\0\0\0\x10", 5);
-    lab_headers(lab, 5, 0, ":method", "POST", ":scheme", "http", ":path", "/s/m", "host", "here", "content-length", "3", NULL);
+    lab_headers(lab, 5, 0, ":method", "POST", ":scheme", "http", ":path", "/s/m", "host", "here",
+                "content-length", "3", NULL);
     lab_frame(lab, F_DATA, 0, 5, "abc", 3);
     lab_headers(lab, 5, END_STREAM, "x-trailer", "1", NULL);
     lab_settings(lab, (uint32_t[]){1, 0, 4, 100, 5, 20000}, 3);
