@@ -1,4 +1,5 @@
-/* Socket addresses from and to text. Pure functions; a text is an IP address, a name or a unix path, or refused. */
+/* Socket addresses from and to text. Pure functions; a text is an IP address, a name or a unix
+ * path, or refused. */
 #include "proxy/net/address.h"
 
 #include <arpa/inet.h>
@@ -13,7 +14,8 @@ static bool
 parse_port(struct text text, bool allow_zero, uint16_t *port)
 {
     uint64_t value;
-    if (text.len > 5 || !text_to_u64(text, &value) || value > UINT16_MAX || (value == 0 && !allow_zero))
+    if (text.len > 5 || !text_to_u64(text, &value) || value > UINT16_MAX ||
+        (value == 0 && !allow_zero))
         return false;
     *port = (uint16_t)value;
     return true;
@@ -35,11 +37,12 @@ is_ip(struct text text)
 {
     char string[INET6_ADDRSTRLEN];
     struct in6_addr address;
-    return to_string(text, string, sizeof string) &&
-           (inet_pton(AF_INET, string, &address) == 1 || inet_pton(AF_INET6, string, &address) == 1);
+    return to_string(text, string, sizeof string) && (inet_pton(AF_INET, string, &address) == 1 ||
+                                                      inet_pton(AF_INET6, string, &address) == 1);
 }
 
-/* RFC 1123 host names, and the underscore that cluster DNS names carry. Digits and dots alone are a mistyped address. */
+/* RFC 1123 host names, and the underscore that cluster DNS names carry. Digits and dots alone are a
+ * mistyped address. */
 static bool
 is_name(struct text text)
 {
@@ -130,7 +133,8 @@ address_from_text(struct text text, bool allow_zero_port, struct address *addres
     *address = (struct address){.len = sizeof(struct sockaddr_un)};
     struct sockaddr_un *un = (struct sockaddr_un *)&address->storage;
     un->sun_family = AF_UNIX;
-    memcpy(un->sun_path, host.ptr, host.len); /* address_parse: shorter than sun_path, which is zeroed */
+    memcpy(un->sun_path, host.ptr,
+           host.len); /* address_parse: shorter than sun_path, which is zeroed */
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* Socket addresses: "host:port", "[v6]:port", "unix:/path". Names stay names here (resolvers resolve them). */
+/* Socket addresses: "host:port", "[v6]:port", "unix:/path". Names stay names here (resolvers
+ * resolve them). */
 #ifndef TRIBUTARY_NET_ADDRESS_H
 #define TRIBUTARY_NET_ADDRESS_H
 
@@ -13,8 +14,10 @@ struct address {
 
 enum address_kind { ADDRESS_IP, ADDRESS_NAME, ADDRESS_UNIX, ADDRESS_BAD };
 
-/* What the text is; host (brackets off) or path, and port (1-65535; 0 where allow_zero_port) are filled when not BAD. */
-enum address_kind address_parse(struct text text, bool allow_zero_port, struct text *host, uint16_t *port);
+/* What the text is; host (brackets off) or path, and port (1-65535; 0 where allow_zero_port) are
+ * filled when not BAD. */
+enum address_kind
+address_parse(struct text text, bool allow_zero_port, struct text *host, uint16_t *port);
 /* 0 or -EINVAL: only ADDRESS_IP and ADDRESS_UNIX texts. */
 int address_from_text(struct text text, bool allow_zero_port, struct address *address);
 int address_from_ip(struct text ip, uint16_t port, struct address *address);

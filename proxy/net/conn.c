@@ -1,10 +1,10 @@
 /*
  * A connection's life: accept or connect, reading, losing, closing. Writing is in conn_write.c.
  *
- * Happy path: conn_accept / conn_connect -> on_open (client) -> conn_start_read -> on_read … -> on_lost or conn_close ->
- * uv_close callback -> on_closed -> freed.
- * Failure modes: connecting fails or takes too long: on_open with the error; a socket error or EOF: on_lost, once. In both
- * cases the owner closes.
+ * Happy path: conn_accept / conn_connect -> on_open (client) -> conn_start_read -> on_read … ->
+ * on_lost or conn_close -> uv_close callback -> on_closed -> freed. Failure modes: connecting fails
+ * or takes too long: on_open with the error; a socket error or EOF: on_lost, once. In both cases
+ * the owner closes.
  */
 #include "proxy/net/conn.h"
 
@@ -14,7 +14,7 @@
 #include "proxy/base/clock.h"
 #include "proxy/net/tls.h"
 
-#define LINGER_NS NS_PER_S             /* for the peer's FIN after ours */
+#define LINGER_NS NS_PER_S              /* for the peer's FIN after ours */
 #define FINISH_STALL_NS (10 * NS_PER_S) /* for a peer that does not read what is left to send */
 
 enum { CLEAR_BYTES = 16 * 1024 }; /* a TLS record's most */
@@ -73,7 +73,8 @@ conn_lose(struct conn *conn, int error)
     conn->events->on_lost(conn, error);
 }
 
-/* A client's handshake is over when its on_open has been called; a server's shows in its first clear byte. */
+/* A client's handshake is over when its on_open has been called; a server's shows in its first
+ * clear byte. */
 static void
 read_failed(struct conn *conn, int error)
 {
@@ -175,7 +176,8 @@ on_timer(struct timer *timer)
 }
 
 static int
-conn_new(struct ctx *ctx, bool pipe, const struct conn_events *events, void *owner, struct conn **out)
+conn_new(struct ctx *ctx, bool pipe, const struct conn_events *events, void *owner,
+         struct conn **out)
 {
     struct conn *conn = slab_zalloc(&ctx->slab, sizeof *conn);
     conn->ctx = ctx;
@@ -232,8 +234,8 @@ set_peer(struct conn *conn)
 }
 
 int
-conn_accept(struct ctx *ctx, uv_stream_t *server, struct tls_context *tls, const struct conn_events *events,
-            void *owner, struct conn **out)
+conn_accept(struct ctx *ctx, uv_stream_t *server, struct tls_context *tls,
+            const struct conn_events *events, void *owner, struct conn **out)
 {
     struct conn *conn;
     int error = conn_new(ctx, server->type == UV_NAMED_PIPE, events, owner, &conn);
@@ -272,7 +274,8 @@ on_uv_connected(uv_connect_t *request, int status)
     read_tls(conn, NULL, 0); /* the client speaks first */
 }
 
-/* Without a name the certificate has to be for the IP address: never for just anybody. (A unix socket has neither.) */
+/* Without a name the certificate has to be for the IP address: never for just anybody. (A unix
+ * socket has neither.) */
 static void
 client_session(struct conn *conn, struct tls_context *tls, const char *server_name)
 {
@@ -288,8 +291,9 @@ client_session(struct conn *conn, struct tls_context *tls, const char *server_na
 }
 
 int
-conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns, struct tls_context *tls,
-             const char *server_name, const struct conn_events *events, void *owner, struct conn **out)
+conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns,
+             struct tls_context *tls, const char *server_name, const struct conn_events *events,
+             void *owner, struct conn **out)
 {
     struct conn *conn;
     const struct sockaddr *sockaddr = (const struct sockaddr *)&address->storage;
@@ -300,7 +304,8 @@ conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns
     conn->connect.data = conn;
     address_format(sockaddr, conn->peer, sizeof conn->peer);
     if (is_unix)
-        uv_pipe_connect(&conn->connect, &conn->pipe, conn->peer + 5, on_uv_connected); /* behind "unix:" */
+        uv_pipe_connect(&conn->connect, &conn->pipe, conn->peer + 5,
+                        on_uv_connected); /* behind "unix:" */
     else
         error = uv_tcp_connect(&conn->connect, &conn->tcp, sockaddr, on_uv_connected);
     if (error) {

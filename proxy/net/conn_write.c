@@ -1,10 +1,11 @@
 /*
  * A connection's output: the dirty list, filling, one writev a turn, marks.
  *
- * Happy path: conn_dirty -> (end of turn) fill() -> uv_try_write of all that is queued -> marks fire. What the kernel does
- * not take goes with one uv_write; until it is done fill() is not called, then on_written and another fill().
- * Failure modes: a write error ends writing. If we are reading, the read side is heard first: what the peer sent before it
- * closed (an early reply, a GOAWAY) is worth more than EPIPE.
+ * Happy path: conn_dirty -> (end of turn) fill() -> uv_try_write of all that is queued -> marks
+ * fire. What the kernel does not take goes with one uv_write; until it is done fill() is not
+ * called, then on_written and another fill(). Failure modes: a write error ends writing. If we are
+ * reading, the read side is heard first: what the peer sent before it closed (an early reply, a
+ * GOAWAY) is worth more than EPIPE.
  */
 #include "proxy/base/check.h"
 #include "proxy/base/clock.h"
@@ -16,7 +17,7 @@ enum {
     MOST_IOVECS = 1024, /* IOV_MAX */
 };
 
-#define WRITE_ERROR_NS NS_PER_S       /* for the read side to end by itself */
+#define WRITE_ERROR_NS NS_PER_S /* for the read side to end by itself */
 #define FINISH_STALL_NS (10 * NS_PER_S)
 
 static bool

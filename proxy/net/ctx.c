@@ -1,8 +1,9 @@
 /*
- * The end of a loop turn: deferred work, filling and writing of dirty connections, the graveyard, giving memory back.
+ * The end of a loop turn: deferred work, filling and writing of dirty connections, the graveyard,
+ * giving memory back.
  *
- * Filling is separate from writing: output that one connection's flush makes another produce (window updates, trailers)
- * still joins that other one's single writev.
+ * Filling is separate from writing: output that one connection's flush makes another produce
+ * (window updates, trailers) still joins that other one's single writev.
  */
 #include "proxy/net/ctx.h"
 
@@ -12,7 +13,9 @@
 #include "proxy/base/clock.h"
 #include "proxy/net/conn.h"
 
-enum { TRIMS_AFTER_ACTIVITY = 3 }; /* the first sees the burst, the second what it left unused, the third is for luck */
+enum {
+    TRIMS_AFTER_ACTIVITY = 3
+}; /* the first sees the burst, the second what it left unused, the third is for luck */
 
 static void *
 on_ng_malloc(size_t bytes, void *slab)
@@ -102,7 +105,8 @@ on_uv_prepare(uv_prepare_t *handle)
         return;
     ctx_touch(ctx);
     end_turn(ctx);
-    /* The poll that follows waits by the loop's cached time: what was done here must not make timers late. */
+    /* The poll that follows waits by the loop's cached time: what was done here must not make
+     * timers late. */
     uv_update_time(ctx->loop);
 }
 
@@ -110,7 +114,8 @@ int
 ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget)
 {
     *ctx = (struct ctx){.loop = loop, .index = index, .merge_writes = true};
-    signal(SIGPIPE, SIG_IGN); /* libuv writes with write(2): a peer that is gone is an error, not a signal */
+    signal(SIGPIPE,
+           SIG_IGN); /* libuv writes with write(2): a peer that is gone is an error, not a signal */
     int error = timers_init(&ctx->timers, loop);
     if (error)
         return error;

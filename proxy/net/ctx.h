@@ -1,8 +1,10 @@
 /*
- * The worker's context: what everything on one loop shares. Owns the loop's pools, the end-of-turn work and the graveyard.
+ * The worker's context: what everything on one loop shares. Owns the loop's pools, the end-of-turn
+ * work and the graveyard.
  *
- * A turn of the loop: timers, then uv_prepare (end of the previous turn's work: deferred functions run, dirty connections
- * are flushed with one writev each, the graveyard is emptied), then poll and read callbacks.
+ * A turn of the loop: timers, then uv_prepare (end of the previous turn's work: deferred functions
+ * run, dirty connections are flushed with one writev each, the graveyard is emptied), then poll and
+ * read callbacks.
  */
 #ifndef TRIBUTARY_NET_CTX_H
 #define TRIBUTARY_NET_CTX_H
@@ -32,9 +34,10 @@ enum { CTX_READ_BYTES = 128 * 1024 };
 
 struct ctx {
     uv_loop_t *loop;
-    unsigned index; /* worker number */
+    unsigned index;    /* worker number */
     bool merge_writes; /* off: connections are flushed at each event, for measuring */
-    uint64_t turn_ns;  /* when the running read, timer or prepare callback began: stamped when a read returns */
+    /* when the running read, timer or prepare callback began: stamped when a read returns */
+    uint64_t turn_ns;
     struct chunk_pool chunks;
     struct slab slab;
     nghttp2_mem h2_mem; /* nghttp2's allocations, from the slab */
@@ -45,9 +48,11 @@ struct ctx {
     struct list filled;    /* struct conn: asked to fill in this flush, to be written */
     struct list graveyard; /* struct grave */
     uv_prepare_t prepare;
-    uint8_t *read_buffer;  /* CTX_READ_BYTES, shared by all connections: valid during one read callback */
-    struct timer trim;     /* once a second while anything happened: gives memory back */
-    unsigned trims_left; /* trims until memory that lay unused is given back; then the timer rests */
+    /* CTX_READ_BYTES, shared by all connections: valid during one read callback */
+    uint8_t *read_buffer;
+    struct timer trim; /* once a second while anything happened: gives memory back */
+    /* trims until memory that lay unused is given back; then the timer rests */
+    unsigned trims_left;
     void *owner; /* struct worker */
 };
 
@@ -56,7 +61,8 @@ void ctx_close(struct ctx *ctx); /* stops its handles; the loop then ends by its
 void ctx_fini(struct ctx *ctx);  /* after the loop ended */
 void ctx_defer(struct ctx *ctx, struct deferred *deferred); /* again before it ran: no effect */
 void ctx_bury(struct ctx *ctx, struct grave *grave, void (*bury)(struct grave *grave));
-/* Everything that the prepare callback does, at once: for loops that would otherwise end (drain, tests). */
+/* Everything that the prepare callback does, at once: for loops that would otherwise end (drain,
+ * tests). */
 void ctx_flush(struct ctx *ctx);
 void ctx_touch(struct ctx *ctx); /* turn_ns = now: first thing in each library callback */
 

@@ -1,9 +1,11 @@
 /*
- * A connection's life in HTTP/1.1, either role: opening, reading, ending. Owns struct h1 and its reader.
+ * A connection's life in HTTP/1.1, either role: opening, reading, ending. Owns struct h1 and its
+ * reader.
  *
- * Happy path: open -> on_read -> reader events -> stream events; after the exchange the reader starts again, on what was
- * stashed or on what comes. Failure modes: a lost socket or malformed input loses the running exchange (a malformed request
- * is answered first); on_down comes once, on_closed last.
+ * Happy path: open -> on_read -> reader events -> stream events; after the exchange the reader
+ * starts again, on what was stashed or on what comes. Failure modes: a lost socket or malformed
+ * input loses the running exchange (a malformed request is answered first); on_down comes once,
+ * on_closed last.
  */
 #include "proxy/net/h1.h"
 
@@ -15,8 +17,8 @@
 static bool
 never_written(const struct h1_stream *exchange)
 {
-    return !exchange->h1->server &&
-           (!exchange->head_queued || !exchange->h1->conn || exchange->h1->conn->flushed <= exchange->start);
+    return !exchange->h1->server && (!exchange->head_queued || !exchange->h1->conn ||
+                                     exchange->h1->conn->flushed <= exchange->start);
 }
 
 static void
@@ -44,7 +46,8 @@ on_closed(struct conn *conn)
     struct h1 *h1 = conn->owner;
     h1->conn = NULL;
     h1_go_down(h1, UV_ECANCELED, "closed");
-    while (!list_empty(&h1->streams)) /* after leaving politely: those that were still to be flushed */
+    /* After leaving politely: those that were still to be flushed. */
+    while (!list_empty(&h1->streams))
         h1_stream_lose(list_first(&h1->streams, struct h1_stream, node), STREAM_LOST);
     if (h1->events->on_closed)
         h1->events->on_closed(h1);
@@ -84,7 +87,8 @@ on_again(struct deferred *deferred)
 }
 
 struct h1 *
-h1_new(struct conn *conn, bool server, const struct h1_options *options, const struct h1_events *events, void *owner)
+h1_new(struct conn *conn, bool server, const struct h1_options *options,
+       const struct h1_events *events, void *owner)
 {
     struct ctx *ctx = conn->ctx;
     struct h1 *h1 = slab_zalloc(&ctx->slab, sizeof *h1);
@@ -102,7 +106,8 @@ h1_new(struct conn *conn, bool server, const struct h1_options *options, const s
     list_init(&h1->again.node);
     list_init(&h1->ending.node);
     arena_init(&h1->arena, h1->memory, sizeof h1->memory);
-    http1_reader_init(&h1->reader, server ? HTTP1_REQUEST : HTTP1_RESPONSE, options->max_head, &h1->arena);
+    http1_reader_init(&h1->reader, server ? HTTP1_REQUEST : HTTP1_RESPONSE, options->max_head,
+                      &h1->arena);
     conn_set_events(conn, &conn_events, h1);
     return h1;
 }
@@ -119,7 +124,8 @@ h1_conn(const struct h1 *h1)
     return h1->conn;
 }
 
-/* on_down, and nothing of ours happens any more; streams and socket are the caller's to deal with. */
+/* on_down, and nothing of ours happens any more; streams and socket are the caller's to deal with.
+ */
 static void
 stop(struct h1 *h1, int error, const char *text)
 {
@@ -161,7 +167,8 @@ h1_leave(struct h1 *h1, const char *text)
 {
     if (h1->down)
         return;
-    if (h1->stream) { /* its exchange is as over as it gets; its last bytes may still have to leave */
+    if (h1->stream) { /* its exchange is as over as it gets; its last bytes may still have to leave
+                       */
         struct h1_stream *exchange = h1->stream;
         h1->stream = NULL;
         if (!exchange->stream.out_closed)
@@ -224,11 +231,13 @@ take_bad(struct h1 *h1)
     h1_go_down(h1, UV_EPROTO, text);
 }
 
-/* Whether the reader may look at input now: a server between requests, or an exchange whose incoming side is open. */
+/* Whether the reader may look at input now: a server between requests, or an exchange whose
+ * incoming side is open. */
 static bool
 wants_input(const struct h1 *h1)
 {
-    return !h1->down && !list_linked(&h1->ending.node) && (h1->stream ? !h1->stream->stream.in_end : h1->server);
+    return !h1->down && !list_linked(&h1->ending.node) &&
+           (h1->stream ? !h1->stream->stream.in_end : h1->server);
 }
 
 void
@@ -258,7 +267,8 @@ h1_feed(struct h1 *h1, const uint8_t *data, size_t len)
             break;
         case HTTP1_END:
             if (!h1->server && len > 0)
-                h1->keep = false; /* more than was asked for: no later request may take it for its reply */
+                h1->keep =
+                    false; /* more than was asked for: no later request may take it for its reply */
             take_end(h1);
             break;
         case HTTP1_BAD:

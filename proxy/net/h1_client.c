@@ -1,15 +1,17 @@
 /*
  * HTTP/1.1 as a client: one request at a time on a kept connection.
  *
- * Happy path: h1_client_open -> h1_request -> on_head, on_data, on_end -> on_idle -> h1_request again.
- * Failure modes: the connection dies or the reply is malformed: on_reset, on_down. A reply that ends before the request was
- * sent, or that says so, ends the connection after the exchange. Bytes that nobody asked for end it too.
+ * Happy path: h1_client_open -> h1_request -> on_head, on_data, on_end -> on_idle -> h1_request
+ * again. Failure modes: the connection dies or the reply is malformed: on_reset, on_down. A reply
+ * that ends before the request was sent, or that says so, ends the connection after the exchange.
+ * Bytes that nobody asked for end it too.
  */
 #include "proxy/net/h1_private.h"
 #include "proxy/wire/header_class.h"
 
 struct h1 *
-h1_client_open(struct conn *conn, const struct h1_options *options, const struct h1_events *events, void *owner)
+h1_client_open(struct conn *conn, const struct h1_options *options, const struct h1_events *events,
+               void *owner)
 {
     struct h1 *h1 = h1_new(conn, false, options, events, owner);
     conn_start_read(conn);
@@ -38,16 +40,18 @@ write_request(struct h1 *h1, const struct fields *fields)
     fields_add(&out, TEXT("host"), fields_value(fields, TEXT(":authority")), FIELD_STATIC_NAME);
     fields_for_each (field, fields) {
         enum header_class class = header_class_of(field->name);
-        if (class != HEADER_PSEUDO && class != HEADER_HOP && class != HEADER_HOST && class != HEADER_TE)
+        if (class != HEADER_PSEUDO && class != HEADER_HOP && class != HEADER_HOST &&
+            class != HEADER_TE)
             fields_add(&out, field->name, field->value, field->flags);
     }
     strbuf_clear(&h1->head);
-    http1_write_request(&h1->head, fields_value(fields, TEXT(":method")), fields_value(fields, TEXT(":path")), &out);
+    http1_write_request(&h1->head, fields_value(fields, TEXT(":method")),
+                        fields_value(fields, TEXT(":path")), &out);
 }
 
 struct stream *
-h1_request(struct h1 *h1, const struct fields *fields, bool end, const struct stream_events *events, void *owner,
-           struct fields *reply_fields, struct fields *reply_trailers)
+h1_request(struct h1 *h1, const struct fields *fields, bool end, const struct stream_events *events,
+           void *owner, struct fields *reply_fields, struct fields *reply_trailers)
 {
     if (!h1_usable(h1))
         return NULL;

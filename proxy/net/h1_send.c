@@ -1,10 +1,11 @@
 /*
  * Outgoing HTTP/1.1: heads, bodies, trailers.
  *
- * A head is written when it is given, but for its last lines: whether a content-length can be told is decided at the end of
- * the turn, when the whole body may be there. Happy path: h1_send_head, h1_send_data(end) -> h1_fill -> mark -> on_flushed.
- * Failure modes: an owner that sends more or less than the content-length it gave: the connection closes, so that the peer
- * sees a broken message and never a wrong one.
+ * A head is written when it is given, but for its last lines: whether a content-length can be told
+ * is decided at the end of the turn, when the whole body may be there. Happy path: h1_send_head,
+ * h1_send_data(end) -> h1_fill -> mark -> on_flushed. Failure modes: an owner that sends more or
+ * less than the content-length it gave: the connection closes, so that the peer sees a broken
+ * message and never a wrong one.
  */
 #include <errno.h>
 
@@ -45,7 +46,8 @@ static int
 status_of(const struct fields *fields)
 {
     uint64_t status;
-    return text_to_u64(fields_value(fields, TEXT(":status")), &status) && status >= 100 && status <= 999
+    return text_to_u64(fields_value(fields, TEXT(":status")), &status) && status >= 100 &&
+                   status <= 999
                ? (int)status
                : 0;
 }
@@ -89,7 +91,8 @@ h1_send_trailers(struct stream *stream, const struct fields *trailers)
     if (!sendable(exchange) || !exchange->head_given)
         return;
     strbuf_clear(&exchange->trailers);
-    http1_write_response(&exchange->trailers, 200, trailers); /* field lines and the empty line, behind a first line */
+    http1_write_response(&exchange->trailers, 200,
+                         trailers); /* field lines and the empty line, behind a first line */
     stream->out_end = true;
     conn_dirty(exchange->h1->conn);
 }
@@ -112,7 +115,8 @@ decide_framing(struct h1 *h1, struct h1_stream *exchange)
         exchange->framing = H1_LENGTH;
         exchange->length_left = stream->out.bytes;
         if (!exchange->plain_end || stream->out.bytes > 0)
-            strbuf_addf(&h1->head, "content-length: %llu\r\n", (unsigned long long)stream->out.bytes);
+            strbuf_addf(&h1->head, "content-length: %llu\r\n",
+                        (unsigned long long)stream->out.bytes);
     } else if (h1->server && h1->reader.minor == 0) {
         exchange->framing = H1_UNTIL_CLOSE;
         h1->keep = false;
@@ -127,7 +131,8 @@ queue_head(struct h1 *h1, struct h1_stream *exchange)
 {
     if (exchange->framing == H1_UNDECIDED)
         decide_framing(h1, exchange);
-    /* A reply that is complete before its request was read ends the connection (RFC 9112 section 9.6). */
+    /* A reply that is complete before its request was read ends the connection (RFC 9112
+     * section 9.6). */
     if (h1->server && exchange->stream.out_end && !exchange->stream.in_end)
         h1->keep = false;
     if (h1->draining || !h1->keep)

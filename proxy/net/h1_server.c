@@ -1,9 +1,11 @@
 /*
- * HTTP/1.1 as a server: requests become streams; idle and head timeouts; the answer to what is no request.
+ * HTTP/1.1 as a server: requests become streams; idle and head timeouts; the answer to what is no
+ * request.
  *
- * Happy path: h1_server_open -> request head -> on_stream, on_head -> … -> both sides over -> the next request.
- * Failure modes: a malformed request is answered with its status and a line of text, and the connection closed; a malformed
- * body resets the stream first. A reply that ends before its request was read closes the connection after it.
+ * Happy path: h1_server_open -> request head -> on_stream, on_head -> … -> both sides over -> the
+ * next request. Failure modes: a malformed request is answered with its status and a line of text,
+ * and the connection closed; a malformed body resets the stream first. A reply that ends before its
+ * request was read closes the connection after it.
  */
 #include "proxy/base/clock.h"
 #include "proxy/net/h1_private.h"
@@ -43,7 +45,8 @@ fill_fields(struct h1 *h1, struct fields *fields, const struct target *target)
     fields_add(fields, TEXT(":method"), arena_copy(arena, h1->reader.method), FIELD_STATIC_NAME);
     fields_add(fields, TEXT(":scheme"), h1->conn->tls ? TEXT("https") : TEXT("http"), FIELD_STATIC);
     if (target->authority.len > 0)
-        fields_add(fields, TEXT(":authority"), arena_copy(arena, target->authority), FIELD_STATIC_NAME);
+        fields_add(fields, TEXT(":authority"), arena_copy(arena, target->authority),
+                   FIELD_STATIC_NAME);
     fields_add(fields, TEXT(":path"), arena_copy(arena, target->path), FIELD_STATIC_NAME);
     h1_copy_fields(fields, &h1->reader.fields);
 }
@@ -156,8 +159,8 @@ h1_server_on_timer(struct timer *timer)
 }
 
 struct h1 *
-h1_server_open(struct conn *conn, const struct h1_options *options, const struct h1_events *events, void *owner,
-               const uint8_t *first, size_t first_len)
+h1_server_open(struct conn *conn, const struct h1_options *options, const struct h1_events *events,
+               void *owner, const uint8_t *first, size_t first_len)
 {
     struct h1 *h1 = h1_new(conn, true, options, events, owner);
     strbuf_add(&h1->stash, first, first_len);

@@ -1,9 +1,10 @@
 /*
  * Stream objects of HTTP/1.1: birth, incoming data and its credit, reset, detach, death.
  *
- * Happy path: new -> head, data, end -> the outgoing side's mark fires -> released by the connection -> detached by the owner
- * -> graveyard. Failure modes: the connection dies first (on_reset, orphan); the owner detaches first (what it left unsaid
- * on the wire decides whether the connection can go on).
+ * Happy path: new -> head, data, end -> the outgoing side's mark fires -> released by the
+ * connection -> detached by the owner
+ * -> graveyard. Failure modes: the connection dies first (on_reset, orphan); the owner detaches
+ * first (what it left unsaid on the wire decides whether the connection can go on).
  */
 #include "proxy/base/check.h"
 #include "proxy/net/h1_private.h"
@@ -70,7 +71,8 @@ void
 h1_stream_lose(struct h1_stream *exchange, uint32_t error)
 {
     struct stream *stream = &exchange->stream;
-    bool complete = stream->in_end && stream->out_closed && (exchange->flushed || !exchange->h1->server);
+    bool complete =
+        stream->in_end && stream->out_closed && (exchange->flushed || !exchange->h1->server);
     if (stream->events && !complete && !exchange->told) {
         exchange->told = true;
         stream->events->on_reset(stream, error);

@@ -1,4 +1,5 @@
-/* See outbuf.h. A block is freed when the last byte copied into it has been taken: blocks know their end's position. */
+/* See outbuf.h. A block is freed when the last byte copied into it has been taken: blocks know
+ * their end's position. */
 #include "proxy/net/outbuf.h"
 
 #include "proxy/base/check.h"
@@ -35,7 +36,7 @@ void
 outbuf_clear(struct outbuf *outbuf)
 {
     slices_clear(&outbuf->slices);
-    list_for_each_safe(node, &outbuf->blocks)
+    list_for_each_safe (node, &outbuf->blocks)
         block_free(outbuf, list_entry(node, struct outbuf_block, node));
 }
 

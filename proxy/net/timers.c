@@ -1,9 +1,10 @@
 /*
  * A binary heap of deadlines over one uv_timer_t.
  *
- * The uv timer is set lazily: only an earlier deadline moves it, a stopped one leaves it where it is and costs one idle
- * wake-up. libuv counts in whole milliseconds of a cached time, so it is set to the millisecond that the deadline lies in
- * and, should it come early, once more to the next one: never early, less than 1 ms late plus the kernel's slack.
+ * The uv timer is set lazily: only an earlier deadline moves it, a stopped one leaves it where it
+ * is and costs one idle wake-up. libuv counts in whole milliseconds of a cached time, so it is set
+ * to the millisecond that the deadline lies in and, should it come early, once more to the next
+ * one: never early, less than 1 ms late plus the kernel's slack.
  *
  * Failure modes: none that a caller sees; after timers_close() nothing fires any more.
  */
@@ -89,8 +90,10 @@ on_uv_timer(uv_timer_t *handle)
     uint64_t now_ns = clock_now_ns();
     if (timers->turn_ns)
         *timers->turn_ns = now_ns;
-    timers->armed_ns = 1; /* as if set for the past: nobody arms while deadlines run, once at the end does */
-    /* Those that callbacks start anew are due later than now_ns, or wait for the next turn: no endless loop. */
+    timers->armed_ns =
+        1; /* as if set for the past: nobody arms while deadlines run, once at the end does */
+    /* Those that callbacks start anew are due later than now_ns, or wait for the next turn: no
+     * endless loop. */
     uint32_t most = timers->count;
     while (timers->count > 0 && timers->heap[0]->due_ns <= now_ns && most-- > 0) {
         struct timer *timer = timers->heap[0];

@@ -1,9 +1,11 @@
 /*
- * TLS by OpenSSL. A session's BIO is our own: it reads from the bytes of the running read callback and writes into the
- * session's wire queue, so that nothing is copied twice and no memory BIO lives between turns.
+ * TLS by OpenSSL. A session's BIO is our own: it reads from the bytes of the running read callback
+ * and writes into the session's wire queue, so that nothing is copied twice and no memory BIO lives
+ * between turns.
  *
- * Happy path: tls_feed -> tls_read until 0 -> (handshake records and ciphertext are in tls_wire) -> tls_encrypt at flush.
- * Failure modes: OpenSSL's queue of errors is thread-local and emptied before each call that is judged by it.
+ * Happy path: tls_feed -> tls_read until 0 -> (handshake records and ciphertext are in tls_wire) ->
+ * tls_encrypt at flush. Failure modes: OpenSSL's queue of errors is thread-local and emptied before
+ * each call that is judged by it.
  */
 #include "proxy/net/tls.h"
 
@@ -75,7 +77,8 @@ on_bio_ctrl(BIO *bio, int command, long number, void *pointer)
 
 static BIO_METHOD *bio_method;
 
-/* Made with the first context, while the configuration is loaded by one thread; lives as long as the process. */
+/* Made with the first context, while the configuration is loaded by one thread; lives as long as
+ * the process. */
 static void
 make_bio_method(void)
 {
@@ -91,8 +94,8 @@ make_bio_method(void)
 /* ---- contexts ---- */
 
 static int
-on_ssl_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len, const unsigned char *offered,
-            unsigned int offered_bytes, void *unused)
+on_ssl_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+            const unsigned char *offered, unsigned int offered_bytes, void *unused)
 {
     (void)ssl, (void)unused;
     unsigned char *chosen;
@@ -103,7 +106,8 @@ on_ssl_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len, const u
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* "tls_cert FILE: reason" from OpenSSL's last error; a missing or unreadable file has errno's words. */
+/* "tls_cert FILE: reason" from OpenSSL's last error; a missing or unreadable file has errno's
+ * words. */
 static int
 file_error(struct strbuf *error, const char *key, const char *file)
 {
@@ -160,10 +164,11 @@ context_new(bool server)
     check(context->ssl);
     SSL_CTX_set_default_passwd_cb(context->ssl, on_ssl_passphrase);
     SSL_CTX_set_min_proto_version(context->ssl, TLS1_2_VERSION);
-    /* Buffers of idle connections go back; a connection that vanished without close_notify is an EOF like any other
-     * (HTTP lengths tell truncation). */
+    /* Buffers of idle connections go back; a connection that vanished without close_notify is an
+     * EOF like any other (HTTP lengths tell truncation). */
     SSL_CTX_set_mode(context->ssl, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_options(context->ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                          SSL_OP_IGNORE_UNEXPECTED_EOF);
     /* RFC 9113 section 9.2.2: AEAD with forward secrecy only. */
     check(SSL_CTX_set_cipher_list(context->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1);
     return context;
@@ -177,8 +182,8 @@ fail(struct tls_context *context, int error)
 }
 
 int
-tls_context_server(const char *cert, const char *key, const char *client_ca, struct tls_context **out,
-                   struct strbuf *error)
+tls_context_server(const char *cert, const char *key, const char *client_ca,
+                   struct tls_context **out, struct strbuf *error)
 {
     *out = NULL;
     if (!cert && !key) {
@@ -377,7 +382,8 @@ tls_encrypt(struct tls_session *session, struct outbuf *clear)
         int result = SSL_write_ex(session->ssl, front->data, front->len, &written);
         if (result != 1) {
             int error = outcome(session, result);
-            return error ? error : UV_EPROTO; /* our BIO takes everything: it cannot want anything */
+            return error ? error
+                         : UV_EPROTO; /* our BIO takes everything: it cannot want anything */
         }
         outbuf_take(clear, written);
     }

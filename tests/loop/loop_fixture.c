@@ -52,7 +52,8 @@ on_uv_walk(uv_handle_t *handle, void *unused)
 {
     (void)unused;
     if (!uv_is_closing(handle))
-        print_error("left open: %s%s\n", uv_handle_type_name(handle->type), uv_is_active(handle) ? " (active)" : "");
+        print_error("left open: %s%s\n", uv_handle_type_name(handle->type),
+                    uv_is_active(handle) ? " (active)" : "");
 }
 
 int
@@ -93,7 +94,8 @@ wait_turn(struct loop_fixture *fixture)
 void
 loop_turn(struct loop_fixture *fixture)
 {
-    uv_timer_start(&fixture->tick, on_uv_tick, 1000, 0); /* a loop without active handles would not turn */
+    uv_timer_start(&fixture->tick, on_uv_tick, 1000,
+                   0); /* a loop without active handles would not turn */
     uv_run(&fixture->loop, UV_RUN_NOWAIT);
     uv_timer_stop(&fixture->tick);
 }

@@ -1,4 +1,5 @@
-/* Connections against raw sockets: one write a turn, back-pressure, marks, and every way in which a peer goes away. */
+/* Connections against raw sockets: one write a turn, back-pressure, marks, and every way in which a
+ * peer goes away. */
 #include "loop_fixture.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ struct probe {
     size_t got_bytes;
     struct slices to_send; /* taken by fill() in parts */
     unsigned fills, written;
+    struct conn *relay_to;
     bool close_on_read, close_on_lost, no_read;
     _Atomic uint64_t reads, writes;
 };
@@ -47,6 +49,10 @@ on_read(struct conn *conn, const uint8_t *data, size_t len)
     memcpy(probe->got + probe->got_bytes, data, len);
     probe->got_bytes += len;
     probe->got_any = true;
+    if (probe->relay_to) {
+        conn_queue(probe->relay_to, data, len);
+        conn_dirty(probe->relay_to);
+    }
     if (probe->close_on_read)
         conn_close(conn);
 }
@@ -89,7 +95,8 @@ on_closed(struct conn *conn)
     probe->conn = NULL;
 }
 
-static const struct conn_events events = {on_open, on_read, on_lost, on_fill, on_written, on_closed};
+static const struct conn_events events = {on_open, on_read,    on_lost,
+                                          on_fill, on_written, on_closed};
 
 struct mark_probe {
     struct conn_mark mark;
@@ -149,7 +156,9 @@ connected_with(struct loop_fixture *fixture, int *peer, bool no_read)
     int listener = raw_listen(&address);
     struct probe *probe = probe_new(fixture);
     probe->no_read = no_read;
-    assert_int_equal(conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn), 0);
+    assert_int_equal(
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn),
+        0);
     probe->conn->reads = &probe->reads;
     probe->conn->writes = &probe->writes;
     assert_false(probe->opened);
@@ -238,7 +247,8 @@ pieces_and_chunk_references_keep_their_order(void **state)
     raw_recv(fixture, peer, got, len);
     assert_memory_equal(got, expected, len);
     assert_int_equal(probe->writes, 1);
-    assert_int_equal(atomic_load(&fixture->ctx.chunks.lease.used), 0); /* the queue let go of them */
+    assert_int_equal(atomic_load(&fixture->ctx.chunks.lease.used),
+                     0); /* the queue let go of them */
     close(peer);
     probe_free(probe);
 }
@@ -457,7 +467,9 @@ a_refused_connection_is_told_by_on_open(void **state)
     struct address address;
     close(raw_listen(&address)); /* a port that was just free */
     struct probe *probe = probe_new(fixture);
-    assert_int_equal(conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn), 0);
+    assert_int_equal(
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn),
+        0);
     loop_until(fixture, &probe->closed);
     assert_int_equal(probe->open_error, UV_ECONNREFUSED);
     assert_false(probe->lost);
@@ -477,8 +489,9 @@ a_connection_that_is_not_answered_times_out(void **state)
     }
     struct probe *probe = probe_new(fixture);
     uint64_t start_ns = clock_now_ns();
-    assert_int_equal(
-        conn_connect(&fixture->ctx, &address, 60 * NS_PER_MS, NULL, NULL, &events, probe, &probe->conn), 0);
+    assert_int_equal(conn_connect(&fixture->ctx, &address, 60 * NS_PER_MS, NULL, NULL, &events,
+                                  probe, &probe->conn),
+                     0);
     loop_until(fixture, &probe->closed);
     assert_int_equal(probe->open_error, UV_ETIMEDOUT);
     assert_true(clock_now_ns() - start_ns >= 60 * NS_PER_MS);
@@ -495,7 +508,9 @@ closing_while_connecting_is_silent(void **state)
     struct address address;
     int listener = raw_listen(&address);
     struct probe *probe = probe_new(fixture);
-    assert_int_equal(conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn), 0);
+    assert_int_equal(
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn),
+        0);
     conn_close(probe->conn);
     loop_until(fixture, &probe->closed);
     assert_false(probe->opened);
@@ -521,7 +536,8 @@ on_uv_connection(uv_stream_t *stream, int status)
     struct acceptor *acceptor = stream->data;
     struct probe *probe = acceptor->probe;
     assert_int_equal(status, 0);
-    assert_int_equal(conn_accept(&probe->fixture->ctx, stream, NULL, &events, probe, &probe->conn), 0);
+    assert_int_equal(conn_accept(&probe->fixture->ctx, stream, NULL, &events, probe, &probe->conn),
+                     0);
     conn_start_read(probe->conn);
     acceptor->accepted = true;
 }
@@ -578,7 +594,9 @@ accepts_and_connects_unix(void **state)
     assert_int_equal(uv_pipe_bind(&acceptor.pipe, text + 5), 0);
     assert_int_equal(uv_listen(&acceptor.stream, 16, on_uv_connection), 0);
     struct probe *client = probe_new(fixture);
-    assert_int_equal(conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, client, &client->conn), 0);
+    assert_int_equal(
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, client, &client->conn),
+        0);
     loop_until(fixture, &client->opened);
     assert_int_equal(client->open_error, 0);
     assert_string_equal(client->conn->peer, text);
@@ -603,7 +621,9 @@ a_missing_unix_socket_is_told_by_on_open(void **state)
     struct address address;
     assert_int_equal(address_from_text(TEXT("unix:/nonexistent/socket"), false, &address), 0);
     struct probe *probe = probe_new(fixture);
-    assert_int_equal(conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn), 0);
+    assert_int_equal(
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn),
+        0);
     loop_until(fixture, &probe->closed);
     assert_int_equal(probe->open_error, UV_ENOENT);
     probe_free(probe);
@@ -622,7 +642,8 @@ close_after_flush_sends_all_then_waits_for_fin(void **state)
     give_big_body(probe);
     conn_dirty(probe->conn);
     conn_close_after_flush(probe->conn);
-    raw_send(fixture, peer, "unread by anyone", 16); /* must not turn into a reset that eats the reply */
+    raw_send(fixture, peer, "unread by anyone",
+             16); /* must not turn into a reset that eats the reply */
     uint8_t *got = malloc(BIG + 1);
     assert_int_equal(raw_recv_all(fixture, peer, got, BIG + 1, &len), 0);
     assert_int_equal(len, BIG);
@@ -692,19 +713,45 @@ close_after_flush_ends_on_a_reset(void **state)
     probe_free(probe);
 }
 
+/* What two connections read in one turn goes out on a third: merged, or each by itself. */
 static void
-without_merging_each_read_events_output_leaves_by_itself(void **state)
+merging_makes_one_write_of_what_several_connections_read(void **state)
+{
+    struct loop_fixture *fixture = *state;
+    for (unsigned merge = 0; merge < 2; merge++) {
+        int peers[2], sink_peer;
+        char got[2];
+        struct probe *sources[2], *sink = connected(fixture, &sink_peer);
+        fixture->ctx.merge_writes = merge;
+        for (unsigned i = 0; i < 2; i++) {
+            sources[i] = connected(fixture, &peers[i]);
+            sources[i]->relay_to = sink->conn;
+        }
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(send(peers[i], "x", 1, 0), 1);
+        raw_recv(fixture, sink_peer, got, 2);
+        assert_int_equal(sink->writes, merge ? 1 : 2);
+        for (unsigned i = 0; i < 2; i++) {
+            close(peers[i]);
+            probe_free(sources[i]);
+        }
+        close(sink_peer);
+        probe_free(sink);
+    }
+}
+
+static void
+flushing_by_hand_needs_no_turn(void **state)
 {
     struct loop_fixture *fixture = *state;
     int peer;
     char got[2];
     struct probe *probe = connected(fixture, &peer);
-    fixture->ctx.merge_writes = false;
     conn_queue(probe->conn, "ab", 2);
     conn_dirty(probe->conn);
     conn_flush(probe->conn);
     assert_int_equal(probe->writes, 1);
-    raw_recv(fixture, peer, got, 2);
+    assert_int_equal(recv(peer, got, 2, 0), 2);
     close(peer);
     probe_free(probe);
 }
@@ -737,7 +784,8 @@ main(void)
         LOOP_TEST(close_after_flush_does_not_wait_for_ever),
         LOOP_TEST(close_after_flush_after_the_peers_fin_still_sends),
         LOOP_TEST(close_after_flush_ends_on_a_reset),
-        LOOP_TEST(without_merging_each_read_events_output_leaves_by_itself),
+        LOOP_TEST(merging_makes_one_write_of_what_several_connections_read),
+        LOOP_TEST(flushing_by_hand_needs_no_turn),
     };
     return cmocka_run_group_tests_name("conn", tests, NULL, NULL);
 }

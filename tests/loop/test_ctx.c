@@ -139,12 +139,17 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(deferred_work_runs_once_in_the_next_prepare, loop_setup, loop_teardown),
+        cmocka_unit_test_setup_teardown(deferred_work_runs_once_in_the_next_prepare, loop_setup,
+                                        loop_teardown),
         cmocka_unit_test_setup_teardown(deferred_work_can_be_taken_back, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(flush_does_the_turns_work_without_a_loop, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(graves_left_at_the_end_are_buried_by_fini, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(chunks_go_back_to_the_heap_after_a_burst, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(nghttp2_gets_its_memory_from_the_slab, loop_setup, loop_teardown),
+        cmocka_unit_test_setup_teardown(flush_does_the_turns_work_without_a_loop, loop_setup,
+                                        loop_teardown),
+        cmocka_unit_test_setup_teardown(graves_left_at_the_end_are_buried_by_fini, loop_setup,
+                                        loop_teardown),
+        cmocka_unit_test_setup_teardown(chunks_go_back_to_the_heap_after_a_burst, loop_setup,
+                                        loop_teardown),
+        cmocka_unit_test_setup_teardown(nghttp2_gets_its_memory_from_the_slab, loop_setup,
+                                        loop_teardown),
     };
     return cmocka_run_group_tests_name("ctx", tests, NULL, NULL);
 }

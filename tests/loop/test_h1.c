@@ -25,7 +25,7 @@ struct call {
 };
 
 enum behaviour {
-    REPLY_ECHO,       /* the body back when the request has ended */
+    REPLY_ECHO,        /* the body back when the request has ended */
     REPLY_ECHO_LENGTH, /* likewise, with a content-length of its own */
     ANSWER_AT_HEAD,
     STREAM_BACK, /* head at once, each part of the body at once, trailers at the end */
@@ -171,8 +171,8 @@ on_end(struct stream *stream, const struct fields *trailers)
         call->has_trailers = true;
         fields_for_each (field, trailers) {
             size_t used = strlen(call->trailers);
-            snprintf(call->trailers + used, sizeof call->trailers - used, "%.*s=%.*s;", TEXT_ARGS(field->name),
-                     TEXT_ARGS(field->value));
+            snprintf(call->trailers + used, sizeof call->trailers - used, "%.*s=%.*s;",
+                     TEXT_ARGS(field->name), TEXT_ARGS(field->value));
         }
     }
     if (call->rig->behaviour == STREAM_BACK) {
@@ -213,7 +213,8 @@ on_flushed(struct stream *stream, uint64_t now_ns, uint64_t stalled_ns)
     call->flushed = true;
 }
 
-static const struct stream_events stream_events = {on_head, on_data, on_end, on_reset, on_sent, on_flushed};
+static const struct stream_events stream_events = {on_head,  on_data, on_end,
+                                                   on_reset, on_sent, on_flushed};
 
 /* ---- connection events ---- */
 
@@ -277,7 +278,8 @@ on_closed(struct h1 *h1)
     rig->h1 = NULL;
 }
 
-static const struct h1_events h1_events = {on_stream, on_stream_closed, on_idle, on_down, on_closed};
+static const struct h1_events h1_events = {on_stream, on_stream_closed, on_idle, on_down,
+                                           on_closed};
 
 static struct rig *
 rig_new(struct loop_fixture *fixture, enum behaviour behaviour)
@@ -391,7 +393,8 @@ static void
 a_request_becomes_a_stream(void **state)
 {
     struct rig *rig = server(*state, REPLY_ECHO);
-    say(rig, POST("Content-Length: 5" CRLF "X-One: 1" CRLF "Connection: x-secret" CRLF "X-Secret: s" CRLF) "hello");
+    say(rig, POST("Content-Length: 5" CRLF "X-One: 1" CRLF "Connection: x-secret" CRLF
+                  "X-Secret: s" CRLF) "hello");
     expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 5" CRLF CRLF "hello");
     struct call *call = &rig->calls[0];
     assert_string_equal(field(call, ":method"), "POST");
@@ -414,8 +417,9 @@ static void
 byte_by_byte_is_the_same(void **state)
 {
     struct rig *rig = server(*state, REPLY_ECHO);
-    const char *request = POST("Transfer-Encoding: chunked" CRLF) "3" CRLF "abc" CRLF "2" CRLF "de" CRLF "0" CRLF
-                          "X-T: v" CRLF CRLF;
+    const char *request =
+        POST("Transfer-Encoding: chunked" CRLF) "3" CRLF "abc" CRLF "2" CRLF "de" CRLF "0" CRLF
+                                                "X-T: v" CRLF CRLF;
     for (const char *byte = request; *byte; byte++) {
         raw_send(rig->fixture, rig->peer, byte, 1);
         loop_turn(rig->fixture);
@@ -430,7 +434,8 @@ static void
 a_connection_is_kept_and_pipelined_requests_wait(void **state)
 {
     struct rig *rig = server(*state, REPLY_ECHO_LENGTH);
-    say(rig, POST("Content-Length: 2" CRLF) "ab" POST("Content-Length: 0" CRLF) POST("") POST("Content-Length: 1" CRLF));
+    say(rig, POST("Content-Length: 2" CRLF) "ab" POST("Content-Length: 0" CRLF) POST("")
+                 POST("Content-Length: 1" CRLF));
     expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 2" CRLF CRLF "ab");
     expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF CRLF);
     expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF CRLF);
@@ -493,7 +498,8 @@ a_streamed_reply_is_chunked_with_trailers(void **state)
 {
     struct rig *rig = server(*state, STREAM_BACK);
     say(rig, POST("Transfer-Encoding: chunked" CRLF) "3" CRLF "abc" CRLF);
-    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "transfer-encoding: chunked" CRLF CRLF "3" CRLF "abc" CRLF);
+    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "transfer-encoding: chunked" CRLF CRLF
+                "3" CRLF "abc" CRLF);
     say(rig, "1a" CRLF "abcdefghijklmnopqrstuvwxyz" CRLF "0" CRLF CRLF);
     expect(rig, "1a" CRLF "abcdefghijklmnopqrstuvwxyz" CRLF "0" CRLF "grpc-status: 0" CRLF CRLF);
     assert_false(rig->down);
@@ -518,9 +524,11 @@ http_1_0_keep_alive_is_honoured(void **state)
 {
     struct rig *rig = server(*state, REPLY_ECHO_LENGTH);
     say(rig, "GET / HTTP/1.0" CRLF "Connection: keep-alive" CRLF CRLF);
-    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF "connection: keep-alive" CRLF CRLF);
+    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF
+                "connection: keep-alive" CRLF CRLF);
     say(rig, "GET / HTTP/1.0" CRLF CRLF);
-    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF "connection: close" CRLF CRLF);
+    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF
+                "connection: close" CRLF CRLF);
     expect_eof(rig);
     rig_free(rig);
 }
@@ -530,7 +538,8 @@ connection_close_is_honoured(void **state)
 {
     struct rig *rig = server(*state, REPLY_ECHO);
     say(rig, POST("Connection: close" CRLF));
-    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF "connection: close" CRLF CRLF);
+    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 0" CRLF
+                "connection: close" CRLF CRLF);
     expect_eof(rig);
     assert_int_equal(rig->down_error, 0);
     rig_free(rig);
@@ -565,8 +574,8 @@ an_answer_before_the_body_closes_and_is_not_lost(void **state)
     char *body = calloc(1, 500000);
     say(rig, POST("Expect: 100-continue" CRLF "Content-Length: 500000" CRLF));
     raw_send(rig->fixture, rig->peer, body, 500000); /* did not wait; must not become a reset */
-    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 5" CRLF "connection: close" CRLF CRLF
-                "early");
+    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 5" CRLF
+                "connection: close" CRLF CRLF "early");
     expect_eof(rig);
     assert_true(rig->calls[0].flushed);
     assert_false(rig->calls[0].reset);
@@ -731,7 +740,8 @@ draining_closes_idle_ones_and_lets_the_running_end(void **state)
     loop_run_ms(rig->fixture, 5);
     h1_drain(rig->h1);
     say(rig, "b");
-    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 2" CRLF "connection: close" CRLF CRLF "ab");
+    expect(rig, "HTTP/1.1 200 OK" CRLF "x-custom: yes" CRLF "content-length: 2" CRLF
+                "connection: close" CRLF CRLF "ab");
     expect_eof(rig);
     rig_free(rig);
 }
@@ -754,7 +764,8 @@ client(struct loop_fixture *fixture)
     struct rig *rig = rig_new(fixture, KEEP_QUIET);
     struct address address;
     int listener = raw_listen(&address);
-    assert_int_equal(conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &opening, rig, &rig->conn), 0);
+    assert_int_equal(
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &opening, rig, &rig->conn), 0);
     rig->peer = raw_accept(fixture, listener);
     close(listener);
     loop_until(fixture, &rig->opened);
@@ -779,7 +790,8 @@ request(struct rig *rig, const char *method, const char *length, bool end)
     fields_add(&fields, TEXT("te"), TEXT("trailers"), 0);
     if (length)
         fields_add(&fields, TEXT("content-length"), text_of(length), 0);
-    call->stream = h1_request(rig->h1, &fields, end, &stream_events, call, &call->fields, &call->trailer_fields);
+    call->stream = h1_request(rig->h1, &fields, end, &stream_events, call, &call->fields,
+                              &call->trailer_fields);
     arena_fini(&arena);
     if (call->stream)
         assert_false(h1_usable(rig->h1));
@@ -805,8 +817,8 @@ requests_go_one_after_the_other_on_one_connection(void **state)
     assert_true(h1_usable(rig->h1) && h1_used_before(rig->h1));
     struct call *second = request(rig, "GET", NULL, true);
     expect(rig, "GET /s/M HTTP/1.1" CRLF "host: there" CRLF CRLF);
-    say(rig, "HTTP/1.1 404 Not Found" CRLF "Transfer-Encoding: chunked" CRLF CRLF "2" CRLF "no" CRLF "0" CRLF "T: u" CRLF
-             CRLF);
+    say(rig, "HTTP/1.1 404 Not Found" CRLF "Transfer-Encoding: chunked" CRLF CRLF "2" CRLF "no" CRLF
+             "0" CRLF "T: u" CRLF CRLF);
     loop_until_count(rig->fixture, &rig->idles, 2);
     assert_string_equal(field(second, ":status"), "404");
     assert_memory_equal(second->body, "no", 2);
@@ -825,7 +837,8 @@ a_request_body_of_unknown_length_is_chunked(void **state)
     struct rig *rig = client(*state);
     struct call *call = request(rig, "POST", NULL, false);
     send_text(call, "abc", 3, false);
-    expect(rig, "POST /s/M HTTP/1.1" CRLF "host: there" CRLF "transfer-encoding: chunked" CRLF CRLF "3" CRLF "abc" CRLF);
+    expect(rig, "POST /s/M HTTP/1.1" CRLF "host: there" CRLF "transfer-encoding: chunked" CRLF CRLF
+                "3" CRLF "abc" CRLF);
     send_text(call, "de", 2, true);
     expect(rig, "2" CRLF "de" CRLF "0" CRLF CRLF);
     rig_free(rig);
@@ -891,7 +904,8 @@ a_malformed_reply_says_so(void **state)
         uint32_t error;
     } cases[] = {
         {"ICY 200 OK" CRLF CRLF, STREAM_MALFORMED},
-        {"HTTP/1.1 200 OK" CRLF "Content-Length: 1" CRLF "Content-Length: 2" CRLF CRLF, STREAM_MALFORMED},
+        {"HTTP/1.1 200 OK" CRLF "Content-Length: 1" CRLF "Content-Length: 2" CRLF CRLF,
+         STREAM_MALFORMED},
         {"HTTP/1.1 200 OK" CRLF "Transfer-Encoding: chunked" CRLF CRLF "-1" CRLF, STREAM_MALFORMED},
     };
     for (unsigned i = 0; i < 3; i++) {
@@ -954,7 +968,8 @@ bytes_that_nobody_asked_for_end_the_connection(void **state)
     rig = client(*state); /* two replies to one request: the second must not answer the next one */
     struct call *call = request(rig, "GET", NULL, true);
     expect(rig, "GET /s/M HTTP/1.1" CRLF "host: there" CRLF CRLF);
-    say(rig, "HTTP/1.1 200 OK" CRLF "Content-Length: 0" CRLF CRLF "HTTP/1.1 200 OK" CRLF "Content-Length: 0" CRLF CRLF);
+    say(rig, "HTTP/1.1 200 OK" CRLF "Content-Length: 0" CRLF CRLF "HTTP/1.1 200 OK" CRLF
+             "Content-Length: 0" CRLF CRLF);
     loop_until(rig->fixture, &rig->closed);
     assert_true(call->head_end);
     assert_int_equal(rig->idles, 0);
@@ -967,7 +982,8 @@ an_early_reply_is_used_and_ends_the_connection(void **state)
     struct rig *rig = client(*state);
     struct call *call = request(rig, "POST", "1000000", false);
     send_text(call, "part", 4, false);
-    expect(rig, "POST /s/M HTTP/1.1" CRLF "host: there" CRLF "content-length: 1000000" CRLF CRLF "part");
+    expect(rig,
+           "POST /s/M HTTP/1.1" CRLF "host: there" CRLF "content-length: 1000000" CRLF CRLF "part");
     say(rig, "HTTP/1.1 413 Content Too Large" CRLF "Content-Length: 2" CRLF CRLF "no");
     loop_until(rig->fixture, &rig->closed);
     assert_string_equal(field(call, ":status"), "413");
@@ -1004,7 +1020,8 @@ a_big_request_to_a_slow_peer_is_stalled_not_lost(void **state)
     send_text(call, body, MOST, true);
     loop_run_ms(rig->fixture, 20);
     char *got = malloc(MOST + 200);
-    const char *head = "POST /s/M HTTP/1.1" CRLF "host: there" CRLF "content-length: 1048576" CRLF CRLF;
+    const char *head =
+        "POST /s/M HTTP/1.1" CRLF "host: there" CRLF "content-length: 1048576" CRLF CRLF;
     raw_recv(rig->fixture, rig->peer, got, MOST + strlen(head));
     assert_memory_equal(got, head, strlen(head));
     loop_until(rig->fixture, &call->flushed);

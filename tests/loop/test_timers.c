@@ -1,4 +1,5 @@
-/* Timers: order, never early, about a millisecond late at most, moving and stopping, from inside callbacks too. */
+/* Timers: order, never early, about a millisecond late at most, moving and stopping, from inside
+ * callbacks too. */
 #include "loop_fixture.h"
 
 #include <stdlib.h>
@@ -71,7 +72,8 @@ many_fire_in_order(void **state)
     sequence = 0;
     for (unsigned i = 0; i < COUNT; i++) {
         probes[i] = probe_for(fixture);
-        timers_start(&fixture->ctx.timers, &probes[i].timer, start_ns + (i * 7919 % COUNT) * 20 * NS_PER_US);
+        timers_start(&fixture->ctx.timers, &probes[i].timer,
+                     start_ns + (i * 7919 % COUNT) * 20 * NS_PER_US);
     }
     /* Every third is stopped, every fifth moved behind all others. */
     for (unsigned i = 0; i < COUNT; i++) {
@@ -155,9 +157,12 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(never_early_and_hardly_late, loop_setup, loop_teardown),
         cmocka_unit_test_setup_teardown(many_fire_in_order, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(stopping_another_due_one_in_a_callback_works, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(restarting_for_now_does_not_hang_the_turn, loop_setup, loop_teardown),
-        cmocka_unit_test_setup_teardown(a_busy_callback_does_not_delay_the_next_timer, loop_setup, loop_teardown),
+        cmocka_unit_test_setup_teardown(stopping_another_due_one_in_a_callback_works, loop_setup,
+                                        loop_teardown),
+        cmocka_unit_test_setup_teardown(restarting_for_now_does_not_hang_the_turn, loop_setup,
+                                        loop_teardown),
+        cmocka_unit_test_setup_teardown(a_busy_callback_does_not_delay_the_next_timer, loop_setup,
+                                        loop_teardown),
         cmocka_unit_test_setup_teardown(a_loop_ends_when_no_timer_runs, loop_setup, loop_teardown),
     };
     return cmocka_run_group_tests_name("timers", tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* TLS connections of ours with each other, over a relay that can cut, and with peers that are none. */
+/* TLS connections of ours with each other, over a relay that can cut, and with peers that are none.
+ */
 #include "loop_fixture.h"
 
 #include <errno.h>
@@ -62,7 +63,8 @@ on_fill(struct conn *conn)
 {
     struct end *end = conn->owner;
     while (end->to_send.bytes > 0 && !conn_full(conn))
-        conn_queue_slices(conn, &end->to_send, end->to_send.bytes < 20000 ? end->to_send.bytes : 20000);
+        conn_queue_slices(conn, &end->to_send,
+                          end->to_send.bytes < 20000 ? end->to_send.bytes : 20000);
 }
 
 static void
@@ -118,8 +120,8 @@ on_uv_connection(uv_stream_t *stream, int status)
 {
     struct pair *pair = stream->data;
     assert_int_equal(status, 0);
-    assert_int_equal(conn_accept(&pair->fixture->ctx, stream, pair->server_context, &events, &pair->server,
-                                 &pair->server.conn),
+    assert_int_equal(conn_accept(&pair->fixture->ctx, stream, pair->server_context, &events,
+                                 &pair->server, &pair->server.conn),
                      0);
     conn_start_read(pair->server.conn);
     pair->accepted = true;
@@ -127,7 +129,8 @@ on_uv_connection(uv_stream_t *stream, int status)
 
 /* Contexts and a listener; client_ca: mutual. */
 static struct pair *
-pair_new(struct loop_fixture *fixture, const char *client_ca, const char *trusted, const char *cert, const char *key)
+pair_new(struct loop_fixture *fixture, const char *client_ca, const char *trusted, const char *cert,
+         const char *key)
 {
     struct pair *pair = calloc(1, sizeof *pair);
     struct strbuf error = STRBUF_INIT;
@@ -135,8 +138,9 @@ pair_new(struct loop_fixture *fixture, const char *client_ca, const char *truste
     pair->fixture = fixture;
     end_init(&pair->server, fixture);
     end_init(&pair->client, fixture);
-    assert_int_equal(
-        tls_context_server(files.server_cert, files.server_key, client_ca, &pair->server_context, &error), 0);
+    assert_int_equal(tls_context_server(files.server_cert, files.server_key, client_ca,
+                                        &pair->server_context, &error),
+                     0);
     assert_int_equal(tls_context_client(trusted, cert, key, &pair->client_context, &error), 0);
     assert_int_equal(address_from_text(TEXT("127.0.0.1:0"), true, &pair->address), 0);
     uv_tcp_init(&fixture->loop, &pair->listener);
@@ -150,8 +154,8 @@ pair_new(struct loop_fixture *fixture, const char *client_ca, const char *truste
 static void
 dial(struct pair *pair, const struct address *address, const char *name)
 {
-    assert_int_equal(conn_connect(&pair->fixture->ctx, address, 2 * NS_PER_S, pair->client_context, name, &events,
-                                  &pair->client, &pair->client.conn),
+    assert_int_equal(conn_connect(&pair->fixture->ctx, address, 2 * NS_PER_S, pair->client_context,
+                                  name, &events, &pair->client, &pair->client.conn),
                      0);
 }
 
@@ -162,7 +166,8 @@ pair_free(struct pair *pair)
     end_fini(&pair->client);
     end_fini(&pair->server);
     loop_turn(pair->fixture);
-    tls_context_unref(pair->server_context); /* after the sessions: they hold references of their own */
+    tls_context_unref(
+        pair->server_context); /* after the sessions: they hold references of their own */
     tls_context_unref(pair->client_context);
     free(pair);
 }
@@ -403,8 +408,9 @@ a_silent_server_times_out(void **state)
     struct pair *pair = plain_pair(*state);
     struct address address;
     int listener = raw_listen(&address);
-    assert_int_equal(conn_connect(&pair->fixture->ctx, &address, 50 * NS_PER_MS, pair->client_context, NULL, &events,
-                                  &pair->client, &pair->client.conn),
+    assert_int_equal(conn_connect(&pair->fixture->ctx, &address, 50 * NS_PER_MS,
+                                  pair->client_context, NULL, &events, &pair->client,
+                                  &pair->client.conn),
                      0);
     loop_until(pair->fixture, &pair->client.closed);
     assert_int_equal(pair->client.open_error, UV_ETIMEDOUT);
@@ -453,13 +459,17 @@ files_that_cannot_be_used_are_named(void **state)
         const char *cert, *key, *ca, *says;
         int error;
     } cases[] = {
-        {"/nonexistent.pem", files.server_key, NULL, "tls_cert /nonexistent.pem: No such file or directory", -ENOENT},
-        {files.server_cert, "/nonexistent.pem", NULL, "tls_key /nonexistent.pem: No such file or directory", -ENOENT},
-        {files.server_cert, files.server_key, "/nonexistent.pem", "tls_client_ca /nonexistent.pem: No such file", -ENOENT},
+        {"/nonexistent.pem", files.server_key, NULL,
+         "tls_cert /nonexistent.pem: No such file or directory", -ENOENT},
+        {files.server_cert, "/nonexistent.pem", NULL,
+         "tls_key /nonexistent.pem: No such file or directory", -ENOENT},
+        {files.server_cert, files.server_key, "/nonexistent.pem",
+         "tls_client_ca /nonexistent.pem: No such file", -ENOENT},
         {files.server_key, files.server_key, NULL, "holds nothing of that kind", -EINVAL},
         {files.server_cert, files.server_cert, NULL, "holds nothing of that kind", -EINVAL},
         {files.server_cert, files.client_key, NULL, "key values mismatch", -EINVAL},
-        {files.server_cert, files.locked_key, NULL, "locked_key.pem: ", -EINVAL}, /* and no prompt */
+        {files.server_cert, files.locked_key, NULL,
+         "locked_key.pem: ", -EINVAL}, /* and no prompt */
         {files.server_cert, NULL, NULL, "tls_cert without tls_key", -EINVAL},
         {NULL, NULL, NULL, "needs tls_cert and tls_key", -EINVAL},
     };

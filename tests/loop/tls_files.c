@@ -20,7 +20,8 @@ add_extension(X509 *cert, int kind, const char *value)
 
 /* Signed by `issuer` (NULL: itself, as a CA). */
 static X509 *
-make_cert(EVP_PKEY *key, const char *name, const char *alternatives, X509 *issuer, EVP_PKEY *issuer_key)
+make_cert(EVP_PKEY *key, const char *name, const char *alternatives, X509 *issuer,
+          EVP_PKEY *issuer_key)
 {
     static long serial = 1;
     X509 *cert = X509_new();
@@ -41,12 +42,14 @@ make_cert(EVP_PKEY *key, const char *name, const char *alternatives, X509 *issue
 }
 
 static void
-write_pem(char *path, size_t bytes, const char *directory, const char *name, X509 *cert, EVP_PKEY *key)
+write_pem(char *path, size_t bytes, const char *directory, const char *name, X509 *cert,
+          EVP_PKEY *key)
 {
     snprintf(path, bytes, "%s/%s", directory, name);
     FILE *file = fopen(path, "w");
     check(file);
-    check(cert ? PEM_write_X509(file, cert) : PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL));
+    check(cert ? PEM_write_X509(file, cert)
+               : PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL));
     fclose(file);
 }
 
@@ -63,7 +66,7 @@ tls_files_make(struct tls_files *files)
     X509 *server = make_cert(keys[2], "provider", "DNS:provider.test,IP:127.0.0.1", ca, keys[0]);
     X509 *client = make_cert(keys[3], "client", NULL, ca, keys[0]);
     X509 *stranger = make_cert(keys[4], "stranger", "DNS:provider.test", other, keys[1]);
-#define FILE_OF(member, cert, key) \
+#define FILE_OF(member, cert, key)                                                                 \
     write_pem(files->member, sizeof files->member, files->directory, #member ".pem", cert, key)
     FILE_OF(ca, ca, NULL);
     FILE_OF(other_ca, other, NULL);
@@ -76,7 +79,8 @@ tls_files_make(struct tls_files *files)
 #undef FILE_OF
     snprintf(files->locked_key, sizeof files->locked_key, "%s/locked_key.pem", files->directory);
     FILE *locked = fopen(files->locked_key, "w");
-    check(locked && PEM_write_PrivateKey(locked, keys[2], EVP_aes_128_cbc(), (const unsigned char *)"pass", 4, NULL, NULL));
+    check(locked && PEM_write_PrivateKey(locked, keys[2], EVP_aes_128_cbc(),
+                                         (const unsigned char *)"pass", 4, NULL, NULL));
     fclose(locked);
     for (unsigned i = 0; i < 5; i++)
         EVP_PKEY_free(keys[i]);
@@ -90,8 +94,9 @@ tls_files_make(struct tls_files *files)
 void
 tls_files_remove(struct tls_files *files)
 {
-    const char *paths[] = {files->ca, files->other_ca, files->server_cert, files->server_key,
-                           files->client_cert, files->client_key, files->locked_key, files->stranger_cert, files->stranger_key};
+    const char *paths[] = {files->ca,         files->other_ca,      files->server_cert,
+                           files->server_key, files->client_cert,   files->client_key,
+                           files->locked_key, files->stranger_cert, files->stranger_key};
     for (unsigned i = 0; i < sizeof paths / sizeof paths[0]; i++)
         unlink(paths[i]);
     rmdir(files->directory);

@@ -4,11 +4,11 @@
 
 struct tls_files {
     char directory[64];
-    char ca[96], other_ca[96];                 /* certificates */
-    char server_cert[96], server_key[96];      /* for provider.test and 127.0.0.1, signed by ca */
-    char client_cert[96], client_key[96];      /* signed by ca */
-    char locked_key[96];                       /* server_key behind a passphrase */
-    char stranger_cert[96], stranger_key[96];  /* signed by other_ca */
+    char ca[96], other_ca[96];                /* certificates */
+    char server_cert[96], server_key[96];     /* for provider.test and 127.0.0.1, signed by ca */
+    char client_cert[96], client_key[96];     /* signed by ca */
+    char locked_key[96];                      /* server_key behind a passphrase */
+    char stranger_cert[96], stranger_key[96]; /* signed by other_ca */
 };
 
 void tls_files_make(struct tls_files *files);
