@@ -120,7 +120,9 @@ def client_command(name, target):
     if name == "grpc-java":
         return java_command("grpc", "GrpcClient", "--target", target)
     if name in JAVA_PROVIDERS:
-        return java_command(JAVA_PROVIDERS[name], "Consumer", "--target", target)
+        # Dubbo looks for its compressor in the environment alone; see SwitchableGzip.java.
+        return ["env", "DUBBO_RPC_TRI_COMPRESSOR=switchable",
+                *java_command(JAVA_PROVIDERS[name], "Consumer", "--target", target)]
     if name == "grpc-js":
         return ["env", f"NODE_PATH={js_folder() / 'node_modules'}", "node", JS_SOURCE / "client.js",
                 "--target", target, "--proto", PROTO]

@@ -17,8 +17,10 @@ import h2.config
 import h2.connection
 import h2.events
 import pytest
+from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 
 import matrix
+from java_like import JavaLike
 from java_peers import (JAVA_INTERFACE, JAVA_PROVIDERS, SERVICE, WRAPPER_SERVICE, java_provider,
                         python_client, run_cases)
 from peers import Proxy, check_case, go_programs, go_provider, tributary_binary  # noqa: F401
@@ -28,7 +30,7 @@ CASES = {
     "grpc-java": BASE + """codes raw_message plain_error metadata cancel_stream stream_error stream_deadline empty
         concurrent cancel_burst implementation""".split(),
     "dubbo-java 3.3": BASE + """codes raw_message plain_error metadata stream_error empty concurrent group_version
-        wrapper wrapper_object wrapper_exception wrapper_crash""".split(),
+        wrapper wrapper_object wrapper_exception wrapper_crash wrapper_gzip""".split(),
     "grpc-js": BASE + "codes metadata cancel_stream stream_error empty concurrent".split(),
     "grpcio": BASE + "codes raw_message metadata cancel_stream stream_error empty concurrent".split(),
 }
@@ -36,12 +38,13 @@ for each in CASES.values():
     each.append("big")  # last: directly it may cost the connection
 CASES["dubbo-java 3.2"] = CASES["dubbo-java 3.3"]
 # A dubbo-go provider has no Greeter, and its group and version are other ones for Java's path.
-JAVA_ONLY = {"group_version", "wrapper", "wrapper_object", "wrapper_exception", "wrapper_crash"}
+JAVA_ONLY = {"group_version", "wrapper", "wrapper_object", "wrapper_exception", "wrapper_crash", "wrapper_gzip"}
 PROVIDERS = ("dubbo-java 3.3", "dubbo-java 3.2", "dubbo-go")
 
 # What a provider itself does not do, asked directly: (clients, provider, case): words of the failure.
 # "sometimes": it depends on how fast the client reads.
 RAW = "3.3 sends grpc-message raw: its own consumers cannot decode a percent sign, gRPC sees broken UTF-8"
+WRAPPER_GZIP = "3.3 does not take compressed requests for services without IDL"
 WINDOW = "3.2 closes a connection whose window a reply has used up"
 LIMITS = {
     ("dubbo-java 3.3", "dubbo-java 3.3", "error"): RAW,
@@ -49,6 +52,8 @@ LIMITS = {
     ("dubbo-java 3.3", "dubbo-java 3.3", "raw_message"): RAW,
     ("dubbo-java 3.2", "dubbo-java 3.3", "raw_message"): RAW,
     ("grpc-java", "dubbo-java 3.3", "raw_message"): RAW,
+    ("dubbo-java 3.3", "dubbo-java 3.3", "wrapper_gzip"): WRAPPER_GZIP,
+    ("dubbo-java 3.2", "dubbo-java 3.3", "wrapper_gzip"): WRAPPER_GZIP,
     ("grpc-java", "dubbo-java 3.2", "big"): WINDOW,
     ("grpc-js", "dubbo-java 3.2", "big"): WINDOW,
     ("grpc-js", "dubbo-java 3.2", "gzip"): WINDOW,
@@ -383,6 +388,88 @@ def test_explain_names_the_learnt_form_and_why(setup, java_providers, java):
     assert "framed" in told.stdout
     assert re.search(r"\b(404|415)\b", told.stdout), f"no reason in:\n{told.stdout}"
     assert re.search(r"framed", setup.proxy.process.output(200)), "the log names the learnt form too"
+
+
+# --- what a Java provider gets to see, frame by frame -----------------------------------------------------
+
+@pytest.fixture(params=["3.3", "3.2"])
+def java_like(request):
+    provider = JavaLike(request.param)
+    yield provider
+    provider.stop()
+
+
+def test_bare_once_then_framed_in_one_data_frame(setup, java_like):
+    client = setup.start(one_route(java_like.address, {"call": "unary"}))
+    request = client.pb.SayRequest(text="hello")
+    for _ in range(3):
+        client.say(request, timeout=15)
+    message = request.SerializeToString()
+    (bare, bare_frames), *framed = java_like.calls()
+    assert bare["content-type"] == "application/proto"
+    assert bare["content-length"] == str(len(message))
+    assert [frame.data for frame in bare_frames if isinstance(frame, DataFrame)] == [message]
+    assert len(framed) == 3
+    for headers, frames in framed:
+        assert headers["content-type"].startswith("application/grpc")
+        assert headers["te"] == "trailers"
+        assert not {"content-length", "grpc-encoding", "accept-encoding", "triple-protocol-version"} & set(headers)
+        start, *rest = frames
+        assert isinstance(start, HeadersFrame) and "END_STREAM" not in start.flags
+        assert [type(frame) for frame in rest] == [DataFrame]
+        assert rest[0].data == b"\0" + len(message).to_bytes(4, "big") + message
+        assert "END_STREAM" in rest[0].flags
+
+
+def test_a_call_without_a_message_does_not_end_with_its_headers(setup, java_like):
+    client = setup.start(one_route(java_like.address, upstream={"wire": "framed"}))
+    list(client.chat(iter([]), timeout=15))
+    (_, frames), = java_like.calls()
+    assert "END_STREAM" not in frames[0].flags
+    assert [type(frame) for frame in frames] == [HeadersFrame, DataFrame]
+    assert frames[1].data == b"" and "END_STREAM" in frames[1].flags
+
+
+def test_settings_and_connection_window_are_what_java_needs(setup, java_like):
+    client = setup.start(one_route(java_like.address))
+    client.say(client.pb.SayRequest(text="x"), timeout=15)
+    connection, = java_like.connections
+    assert SettingsFrame.INITIAL_WINDOW_SIZE in connection.settings, "3.3 miscounts without it"
+    assert connection.settings[SettingsFrame.INITIAL_WINDOW_SIZE] <= 16 << 20
+    assert 512 << 20 <= connection.connection_credit() < 2 ** 31 - 1 - 65535
+    assert connection.settings.get(SettingsFrame.ENABLE_PUSH) == 0
+
+
+def test_nothing_of_the_proxy_s_own_becomes_an_attachment(setup, java_like):
+    # Java makes every request header an attachment that travels on to the next service.
+    client = setup.start(one_route(java_like.address, upstream={"wire": "framed"}))
+    client.say(client.pb.SayRequest(text="x"), timeout=15, metadata=(("x-mine", "1"), ("traceparent", "00-aa-bb-01")))
+    (headers, _), = java_like.calls()
+    expected = {":method", ":scheme", ":path", ":authority", "content-type", "te", "grpc-timeout", "user-agent",
+                "x-mine", "traceparent", "grpc-accept-encoding"}
+    assert set(headers) <= expected
+    assert {"x-mine", "traceparent", "grpc-timeout"} <= set(headers)
+
+
+def test_resets_stay_below_what_java_takes_on_a_connection(setup):
+    provider = JavaLike("3.3", answer=False)
+    try:
+        client = setup.start(one_route(provider.address, upstream={"wire": "framed"}))
+        for _ in range(260):
+            call = client.say.future(client.pb.SayRequest(text="x"), timeout=15)
+            call.cancel()
+        calls = [client.say.future(client.pb.SayRequest(text="x"), timeout=15) for _ in range(260)]
+        for _ in range(100):
+            if len(provider.calls()) >= 260:
+                break
+            time.sleep(0.05)
+        for call in calls:
+            call.cancel()
+        time.sleep(1)
+        assert len(provider.calls()) >= 260, "the calls did not reach the provider: the test shows nothing"
+        assert max(len(each.resets()) for each in provider.connections) <= 200
+    finally:
+        provider.stop()
 
 
 # --- errors, as a client reads them from the wire ------------------------------------------------------

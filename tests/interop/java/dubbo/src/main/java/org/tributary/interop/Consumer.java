@@ -31,7 +31,6 @@ final class Consumer {
     public static void main(String[] args) {
         Options options = new Options(args);
         Cases cases = new Cases();
-        System.setProperty("dubbo.rpc.tri.compressor", "switchable");
         Peer.bootstrap("interop-consumer").start();
         new Consumer(options.targetPort()).addTo(cases);
         int code = cases.run(options.list("cases"));
@@ -62,6 +61,7 @@ final class Consumer {
         cases.add("wrapper_object", this::wrapperObject);
         cases.add("wrapper_exception", this::wrapperException);
         cases.add("wrapper_crash", this::wrapperCrash);
+        cases.add("wrapper_gzip", this::wrapperGzip);
     }
 
     private <T> T refer(Class<T> type, String path, String proxy, String group, String version, int timeoutMs) {
@@ -268,14 +268,24 @@ final class Consumer {
         Expect.echoed(request, echo.say(request));
     }
 
-    private void gzip(Cases.Facts facts) {
-        SayRequest request = SayRequest.newBuilder().setText("squeezed".repeat(8192)).build();
+    private interface Plain {
+        void run();
+    }
+
+    private static void compressed(Plain call) {
+        int before = SwitchableGzip.compressed.get();
         SwitchableGzip.on = true;
         try {
-            Expect.echoed(request, echo.say(request));
+            call.run();
         } finally {
             SwitchableGzip.on = false;
         }
+        Expect.equal("requests compressed", before + 1, SwitchableGzip.compressed.get());
+    }
+
+    private void gzip(Cases.Facts facts) {
+        SayRequest request = SayRequest.newBuilder().setText("squeezed".repeat(8192)).build();
+        compressed(() -> Expect.echoed(request, echo.say(request)));
     }
 
     private void metadata(Cases.Facts facts) {
@@ -309,6 +319,11 @@ final class Consumer {
 
     private void wrapper(Cases.Facts facts) {
         Expect.equal("greeting", "hello caf\u00e9", greeter().greet("caf\u00e9"));
+    }
+
+    private void wrapperGzip(Cases.Facts facts) {
+        String name = "squeezed".repeat(100);
+        compressed(() -> Expect.equal("greeting", "hello " + name, greeter().greet(name)));
     }
 
     private void wrapperObject(Cases.Facts facts) {

@@ -4,15 +4,18 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.zip.GZIPOutputStream;
 import org.apache.dubbo.rpc.protocol.tri.compressor.Compressor;
 
 /**
- * A request compressor that can be switched on for one call: Dubbo reads its compressor from the
- * process's configuration, 3.3 only once, and the other cases must stay uncompressed.
+ * A request compressor that can be switched on for one call. Dubbo takes its compressor from the
+ * environment (DUBBO_RPC_TRI_COMPRESSOR=switchable chooses this one), for the whole process, and the
+ * other cases must stay uncompressed.
  */
 public final class SwitchableGzip implements Compressor {
     static volatile boolean on;
+    static final AtomicInteger compressed = new AtomicInteger();
 
     @Override
     public String getMessageEncoding() {
@@ -24,6 +27,7 @@ public final class SwitchableGzip implements Compressor {
         if (!on) {
             return payload;
         }
+        compressed.incrementAndGet();
         try {
             ByteArrayOutputStream squeezed = new ByteArrayOutputStream();
             try (OutputStream gzip = decorate(squeezed)) {
