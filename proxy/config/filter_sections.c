@@ -127,42 +127,65 @@ parse(const struct filter_key *key, struct text text, struct filter_value *value
     return "is of a kind that is not known";
 }
 
-/* Adds the values of one key to values[*count]; false when something was wrong. */
-static bool
-add_values(const struct draft *draft, const struct ini_section *section,
-           const struct filter_key *key, struct filter_value *values, unsigned *count)
+/* The values of one section, growing in the snapshot's arena. */
+struct gathered {
+    struct filter_value *items;
+    unsigned count, cap;
+};
+
+static struct filter_value *
+next_value(struct arena *arena, struct gathered *values)
 {
-    unsigned given;
-    struct text *texts = draft_values(draft, section, key->name, &given);
-    struct text fallback = text_of(key->fallback);
-    if (given == 0 && !key->fallback) {
-        draft_complain(draft, section, key->name, "missing; %s", key->help);
-        return false;
+    if (values->count == values->cap) {
+        unsigned cap = values->cap ? values->cap * 2 : 8;
+        struct filter_value *items = arena_alloc(arena, cap * sizeof(*items));
+        if (values->count)
+            memcpy(items, values->items, values->count * sizeof(*items));
+        values->items = items;
+        values->cap = cap;
     }
-    if (!texts)
-        return false;
-    /* A repeating text without default value: no value at all, instead of one that is empty. */
-    if (given == 0 && fallback.len == 0 && key->repeats)
-        return true;
+    return &values->items[values->count++];
+}
+
+static bool
+add_value(const struct draft *draft, const struct ini_section *section,
+          const struct filter_key *key, struct text text, struct gathered *values)
+{
+    const char *problem = parse(key, text, next_value(&draft->snapshot->arena, values));
+    if (problem)
+        draft_complain_item(draft, section, key->name, text, "'%.*s' %s", TEXT_ARGS(text), problem);
+    return !problem;
+}
+
+/* One line of a key: a list where the key may repeat, as everywhere. */
+static bool
+add_line(const struct draft *draft, const struct ini_section *section, const struct filter_key *key,
+         struct text line, struct gathered *values)
+{
+    struct text item;
     bool ok = true;
-    for (unsigned i = 0; i < (given ? given : 1); i++) {
-        struct text text = given ? texts[i] : fallback;
-        const char *problem = parse(key, text, &values[*count]);
-        (*count)++;
-        if (problem)
-            draft_complain(draft, section, key->name, "'%.*s' %s", TEXT_ARGS(text), problem);
-        ok = ok && !problem;
-    }
+    if (!key->repeats)
+        return add_value(draft, section, key, line, values);
+    while (text_next(&line, ',', &item))
+        ok &= add_value(draft, section, key, item, values);
     return ok;
 }
 
-static unsigned
-key_count(const struct filter_type *type)
+/* Adds the values of one key, or its default; false when something was wrong. */
+static bool
+add_key(const struct draft *draft, const struct ini_section *section, const struct filter_key *key,
+        struct gathered *values)
 {
-    unsigned count = 0;
-    while (type->keys && type->keys[count].name)
-        count++;
-    return count;
+    unsigned given;
+    bool ok = true;
+    struct text *texts = draft_values(draft, section, key->name, &given);
+    if (given == 0 && key->fallback)
+        return add_line(draft, section, key, text_of(key->fallback), values);
+    if (given == 0)
+        draft_complain(draft, section, key->name, "missing; %s", key->help);
+    for (unsigned i = 0; texts && i < given; i++)
+        ok &= add_line(draft, section, key, texts[i], values);
+    return ok && texts && given;
 }
 
 void
@@ -171,22 +194,21 @@ filter_sections_fill(const struct draft *draft, const struct ini_section *sectio
 {
     struct arena *arena = &draft->snapshot->arena;
     struct strbuf why = STRBUF_INIT;
-    unsigned count = 0;
     const struct filter_type *type = type_of(draft, section);
     if (!type)
         return;
     check_entries(draft, section, type);
-    struct filter_value *values =
-        arena_alloc(arena, (section->count + key_count(type)) * sizeof(*values));
+    struct gathered values = {.items = NULL};
     bool ok = true;
     for (const struct filter_key *key = type->keys; key && key->name; key++)
-        ok &= add_values(draft, section, key, values, &count);
+        ok &= add_key(draft, section, key, &values);
     filter->type = type;
-    filter->values = values;
-    filter->value_count = count;
+    filter->values = values.items;
+    filter->value_count = values.count;
     if (!ok)
         return;
-    filter->settings = type->compile ? type->compile(arena, values, count, &why) : NULL;
+    filter->settings =
+        type->compile ? type->compile(arena, values.items, values.count, &why) : NULL;
     if (type->compile && !filter->settings)
         draft_complain(draft, section, "type", "%s: %.*s", type->name,
                        TEXT_ARGS(strbuf_text(&why)));
@@ -197,7 +219,13 @@ void
 filter_sections_print(const struct filter_conf *filter, struct strbuf *out)
 {
     strbuf_addf(out, "type = %s\n", filter->type->name);
-    for (unsigned i = 0; i < filter->value_count; i++)
-        strbuf_addf(out, "%s =%s%.*s\n", filter->values[i].key->name,
-                    filter->values[i].text.len ? " " : "", TEXT_ARGS(filter->values[i].text));
+    for (const struct filter_key *key = filter->type->keys; key && key->name; key++) {
+        size_t before = out->len;
+        for (unsigned i = 0; i < filter->value_count; i++)
+            if (filter->values[i].key == key)
+                strbuf_addf(out, "%s =%s%.*s\n", key->name, filter->values[i].text.len ? " " : "",
+                            TEXT_ARGS(filter->values[i].text));
+        if (out->len == before)
+            strbuf_addf(out, "%s =\n", key->name);
+    }
 }

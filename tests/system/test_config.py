@@ -193,6 +193,17 @@ def test_the_full_example_says_the_defaults(tmp_path):
     assert printed(write(tmp_path, least)) == printed(example)
 
 
+def test_filters_are_known_by_their_types(tmp_path):
+    path = write(tmp_path, MINIMAL + "filters = strip, limit\n"
+                 "[filter strip]\ntype = headers\nremove_request = x-a, x-b\n[filter limit]\ntype = rate_limit\nrate = 5/1s\n")
+    first = printed(path)
+    assert "filters = strip, limit" in first
+    assert "rate = 5/1s" in first
+    assert printed(write(tmp_path, first, "again.ini")) == first
+    path = write(tmp_path, MINIMAL + "[filter limit]\ntype = ratelimit\n")
+    assert "did you mean 'rate_limit'?" in errors(path)[0][3]
+
+
 def documented_keys(path):
     """Rows of a Markdown table of keys under a heading that names the section: {section: {key: default}}."""
     tables, section = {}, None

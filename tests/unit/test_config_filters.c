@@ -11,7 +11,7 @@ settings_reach_the_routes_that_name_the_filter(void **state)
 {
     (void)state;
     struct snapshot *snapshot =
-        config_test_load(MINIMAL "filters = second, lim\n" FILTER_LIM "label = a\nlabel = b\n"
+        config_test_load(MINIMAL "filters = second, lim\n" FILTER_LIM "label = a, b\nlabel = c\n"
                                  "[filter second]\ntype = limit\nrate = 5/10s\nburst = 7\n");
     const struct route *route = &snapshot->routes[0];
     assert_int_equal(route->filter_count, 2);
@@ -23,7 +23,7 @@ settings_reach_the_routes_that_name_the_filter(void **state)
     assert_int_equal(second->burst, 7);
     assert_int_equal(lim->rate, 100);
     assert_int_equal(lim->burst, 10);
-    assert_int_equal(lim->labels, 2);
+    assert_int_equal(lim->labels, 3);
     assert_int_equal(second->labels, 0);
     snapshot_unref(snapshot);
 }
