@@ -131,6 +131,7 @@ class Nghttpx(Target):
             "--single-process",
             "--log-level=FATAL",
             "--no-via",
+            "--no-add-x-forwarded-proto",
             "--no-server-rewrite",
             "--no-location-rewrite",
             "--frontend-http2-max-concurrent-streams=1000",

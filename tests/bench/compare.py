@@ -7,7 +7,7 @@ add system calls per call (strace) and instructions per call (callgrind). Every 
 the load generator; a tributary target must also have taken the path its name says, by its own
 /stats, or the run fails.
 
-    TRIBUTARY_BIN=build/release/proxy/tributary tests/bench/compare.py --build build/release
+    TRIBUTARY_BIN=build/release/tributary tests/bench/compare.py --build build/release
     tests/bench/compare.py --targets tributary,nghttpx --cases 128:10x10 --rounds 10 --callgrind
 """
 
@@ -56,6 +56,7 @@ class Case:
 
 def find_build(given):
     """The folders of loadgen and echo-provider: in a build folder of the project, or built here."""
+    given = given or os.environ.get("TRIBUTARY_BUILD")
     if given:
         build = pathlib.Path(given).resolve()
         return build / "tests" / "bench", build / "tests" / "tools"
@@ -232,7 +233,7 @@ def parse(argv):
     parser.add_argument("--duration", type=float, default=2)
     parser.add_argument("--warmup", type=float, default=0.5)
     parser.add_argument("--base", default=BASE, help="what ratios are against")
-    parser.add_argument("--build", help="build folder of the project; default: build the tools")
+    parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD, else the tools are built")
     parser.add_argument("--proxy-core", type=int, default=0)
     parser.add_argument("--load-core", type=int, default=1)
     parser.add_argument("--strace", action="store_true", help="also system calls per call")

@@ -1,7 +1,6 @@
 """loadgen tells the truth: exact counts, rates, stalls, failures and other processes' CPU.
 
-Binaries: from $TRIBUTARY_BENCH (with loadgen) and $TRIBUTARY_TOOLS (with echo-provider), else built
-here from this folder alone. No timing decides anything here but by wide margins.
+Binaries: those of the build folder $TRIBUTARY_BUILD, else built here from this folder alone. No timing decides anything here but by wide margins.
 """
 
 import json
@@ -20,8 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    if "TRIBUTARY_BENCH" in os.environ and "TRIBUTARY_TOOLS" in os.environ:
-        return pathlib.Path(os.environ["TRIBUTARY_BENCH"]), pathlib.Path(os.environ["TRIBUTARY_TOOLS"])
+    if built := os.environ.get("TRIBUTARY_BUILD"):
+        return pathlib.Path(built) / "tests" / "bench", pathlib.Path(built) / "tests" / "tools"
     build = tmp_path_factory.mktemp("bench")
     subprocess.run(["cmake", "-S", HERE, "-B", build, "-G", "Ninja"], check=True, capture_output=True)
     subprocess.run(["ninja", "-j2", "-C", build], check=True, capture_output=True)

@@ -382,7 +382,9 @@ caller_call_judge(struct caller_call *call, uint32_t error_code)
         status = call->forced_status;
     } else if (!call->ended) {
         status = 14;
-        found(call, error_code ? nghttp2_http2_strerror(error_code) : "stream closed early");
+        found(call, error_code == PEER_H2_LOST ? "no connection, or it was lost"
+                    : error_code               ? nghttp2_http2_strerror(error_code)
+                                               : "stream closed early");
     } else {
         status = reply_status(call);
     }

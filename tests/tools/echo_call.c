@@ -143,11 +143,19 @@ take_encoding(struct echo_call *call, const uint8_t *value, size_t len)
     call->encoding_unknown = !call->gzip_in && !is(value, len, "identity") && len;
 }
 
+/* What proxies add is not the caller's metadata. */
+static bool
+is_forwarded(const uint8_t *name, size_t len)
+{
+    static const char prefix[] = "x-forwarded-";
+    return len >= sizeof prefix - 1 && memcmp(name, prefix, sizeof prefix - 1) == 0;
+}
+
 void
 echo_call_field(struct echo_call *call, const uint8_t *name, size_t name_len, const uint8_t *value,
                 size_t value_len)
 {
-    if (name_len > 2 && name[0] == 'x' && name[1] == '-')
+    if (name_len > 2 && name[0] == 'x' && name[1] == '-' && !is_forwarded(name, name_len))
         take_metadata(call, name, name_len, value, value_len);
     else if (is(name, name_len, ":path"))
         take_path(call, value, value_len);

@@ -10,7 +10,7 @@
  *   Chat  both            each message comes back
  *
  * Request headers x-NAME come back as header x-NAME and trailer tail-x-NAME (bare: header
- * trailer-tail-x-NAME). x-delay-us: N delays the reply.
+ * trailer-tail-x-NAME), but for x-forwarded-*. x-delay-us: N delays the reply.
  *
  * echo_call.c reads the request and decides, echo_methods.c is the service, echo_reply.c writes.
  * Owns: struct echo_call; the embedded peer_stream ties it to its connection.

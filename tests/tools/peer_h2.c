@@ -408,7 +408,7 @@ peer_h2_fini(struct peer_h2 *h2)
     nghttp2_session_del(h2->session);
     h2->session = NULL;
     while (h2->streams)
-        close_stream(h2, h2->streams, NGHTTP2_INTERNAL_ERROR);
+        close_stream(h2, h2->streams, PEER_H2_LOST);
     seen_reset(h2);
     free(h2->seen);
     h2->seen = NULL;

@@ -59,7 +59,8 @@ struct peer_h2_events {
     void (*sent)(struct peer_stream *stream);
     /* Submits the trailers with nghttp2_submit_trailer. */
     void (*trailers)(struct peer_stream *stream);
-    /* Last event: free it. error_code is an HTTP/2 code; 0 for a stream that ended in order. */
+    /* Last event: free it. error_code is an HTTP/2 code, 0 for a stream that ended in order, or
+     * PEER_H2_LOST. */
     void (*closed)(struct peer_stream *stream, uint32_t error_code);
     /* GOAWAY received: no new streams. May be NULL. */
     void (*goaway)(struct peer_h2 *h2);
@@ -88,6 +89,9 @@ struct peer_h2 {
     size_t seen_data_len;
 };
 
+/* Of a stream's closed event: its connection is gone, or never came about. */
+#define PEER_H2_LOST UINT32_MAX
+
 #define PEER_NV_STATIC (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
 /* A header field of constants. */
 #define PEER_NV(n, v)                                                                              \
@@ -98,7 +102,7 @@ struct peer_h2 {
 /* Submits SETTINGS and the connection window. 0, or a negative errno. */
 int peer_h2_init(struct peer_h2 *h2, struct peer_link *link, bool server,
                  const struct peer_h2_events *events, const struct peer_h2_options *options);
-/* Ends all streams (events->closed, INTERNAL_ERROR) and frees the session. From the link's
+/* Ends all streams (events->closed, PEER_H2_LOST) and frees the session. From the link's
  * closed event. */
 void peer_h2_fini(struct peer_h2 *h2);
 /* Feeds bytes that were read. Closes the link on a protocol error. */

@@ -59,6 +59,10 @@ put_hex(FILE *file, const uint8_t *data, size_t len_bytes, size_t whole_bytes)
         fprintf(file, " %02x", data[i]);
     if (shown && shown < whole_bytes)
         fputs(" ...", file);
+    if (shown)
+        fputs(" | ", file);
+    for (size_t i = 0; i < shown; i++)
+        fputc(data[i] >= 0x20 && data[i] < 0x7f ? data[i] : '.', file);
 }
 
 /* Printable as it is, the rest as \xNN: a line stays a line. */

@@ -3,10 +3,11 @@
  * and for tests that read it:
  *
  *   12.345 recv c1 s1 HEADERS END_HEADERS len=71 | :method: POST | :path: /a.B/C
- *   12.351 recv c1 s1 DATA END_STREAM len=5 | 68 65 6c 6c 6f
+ *   12.351 recv c1 s1 DATA END_STREAM len=5 | 68 65 6c 6c 6f | hello
  *
  * milliseconds since the start, direction as the program sees it, connection and stream number,
- * frame type, flags, payload length, then header fields or the first bytes in hexadecimal.
+ * frame type, flags, payload length, then header fields, or the first bytes in hexadecimal and as
+ * text.
  *
  * Owns: the output file. A NULL record is a valid one that writes nothing; the callers test for
  * that before they prepare anything, so that measuring runs pay nothing.
