@@ -1,8 +1,8 @@
-# config/ and the two files of call/ that hold its result, by name: tributary_call needs all of the call path.
+# config/, and of other floors by name what it stands on (as in tests/unit/config.cmake).
 if(TRIBUTARY_FUZZ)
-    foreach(floor stats net config)
-        target_compile_options(tributary_${floor} PRIVATE ${FUZZ_FLAGS})
-    endforeach()
+    target_compile_options(tributary_config PRIVATE ${FUZZ_FLAGS})
 endif()
-tributary_fuzz(ini LIBS tributary_config tributary_net tributary_stats tributary_base)
-target_sources(fuzz_ini PRIVATE ${CMAKE_SOURCE_DIR}/proxy/call/routes.c ${CMAKE_SOURCE_DIR}/proxy/call/snapshot.c)
+tributary_fuzz(ini LIBS tributary_config tributary_base)
+foreach(source call/routes.c call/snapshot.c net/address.c net/outbuf.c net/tls.c)
+    target_sources(fuzz_ini PRIVATE ${CMAKE_SOURCE_DIR}/proxy/${source})
+endforeach()
