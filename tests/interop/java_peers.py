@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import sys
-from pathlib import Path
+
+import pytest
 
 from peers import HERE, Provider, build_folder, built_once, case_lines, need, run_tool
 
@@ -144,3 +145,22 @@ def python_client(target, service=SERVICE):
     import client
     import echo_pb2
     return client.Client(target, service, echo_pb2)
+
+
+# --- fixtures and parameters: import them by name into a test module --------------------------------
+
+def name_of(value):
+    """A test id without blanks."""
+    return value.replace(" ", "-")
+
+
+@pytest.fixture(scope="module")
+def java_providers():
+    started = {}
+    try:
+        for name in JAVA_PROVIDERS:
+            started[name] = java_provider(name).start()
+        yield started
+    finally:
+        for provider in started.values():
+            provider.stop()
