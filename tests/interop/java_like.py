@@ -7,8 +7,8 @@ import socket
 import threading
 
 import hpack
-from hyperframe.frame import (DataFrame, Frame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame,
-                              WindowUpdateFrame)
+from hyperframe.frame import (DataFrame, Frame, GoAwayFrame, HeadersFrame, PingFrame, RstStreamFrame,
+                              SettingsFrame, WindowUpdateFrame)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -49,6 +49,11 @@ class JavaLike:
         self.listener.close()
         for link in self.links:
             link.close()
+
+    def goaway(self):
+        """Says NO_ERROR on every connection and keeps it open, as dubbo-java does whatever the reason."""
+        for link, seen in zip(self.links, self.connections):
+            link.sendall(GoAwayFrame(0, last_stream_id=max(seen.headers, default=0)).serialize())
 
     def calls(self):
         """[(headers as dict, frames)] of all calls, in order."""

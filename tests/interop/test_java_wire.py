@@ -288,6 +288,27 @@ def test_resets_stay_below_what_java_takes_on_a_connection(setup):
         provider.stop()
 
 
+def test_streams_that_never_end_after_a_goaway_end_unavailable(setup):
+    provider = JavaLike("3.3", answer=False)
+    try:
+        client = setup.start(one_route(provider.address, upstream={"wire": "framed"}))
+        call = client.say.future(client.pb.SayRequest(text="x"), timeout=30)
+        for _ in range(100):
+            if provider.calls():
+                break
+            time.sleep(0.05)
+        provider.goaway()
+        start = time.monotonic()
+        provider.answer = True
+        time.sleep(0.2)
+        client.say(client.pb.SayRequest(text="y"), timeout=5)
+        assert len(provider.connections) == 2, "new calls take a new connection"
+        assert call.code() == grpc.StatusCode.UNAVAILABLE
+        assert 8 <= time.monotonic() - start <= 15
+    finally:
+        provider.stop()
+
+
 # --- errors, as a client reads them from the wire ------------------------------------------------------
 
 def raw_call(target, path, message, headers=(), seconds=10):
