@@ -70,14 +70,26 @@ assign_log(const struct assignment *to)
     return assign_text(to);
 }
 
+/* Listening needs addresses; the one name that is the same everywhere is taken for what it means.
+ */
+static struct text
+listen_address(const struct assignment *to, struct text value)
+{
+    if (!text_starts(value, TEXT("localhost:")))
+        return value;
+    struct text port = text_from(value, TEXT("localhost:").len);
+    return arena_printf(to->arena, "127.0.0.1:%.*s", TEXT_ARGS(port));
+}
+
 static bool
 assign_listen(const struct assignment *to)
 {
-    struct text value = to->values[0];
+    struct text value = listen_address(to, to->values[0]);
     const char *problem = value.len ? shapes_listen(value) : NULL;
     if (problem)
         return wrong(to, value, "%s", problem);
-    return assign_text(to);
+    *FIELD(to, struct text) = value;
+    return true;
 }
 
 static bool
@@ -268,6 +280,8 @@ assign_texts(const struct assignment *to)
     for (unsigned i = 0; i < to->count; i++) {
         struct text rest = to->values[i];
         while (text_next(&rest, ',', &items[count])) {
+            if (to->key->type == KEY_LISTENS)
+                items[count] = listen_address(to, items[count]);
             if (!item_ok(to, items, count))
                 return false;
             count++;

@@ -191,6 +191,17 @@ auto_workers_are_the_cores_there_are(void **state)
 }
 
 static void
+localhost_is_the_loopback_address(void **state)
+{
+    (void)state;
+    struct snapshot *snapshot = config_test_load("[proxy]\nadmin = localhost:17010\n"
+                                                 "[listener a]\naddress = [::1]:1, localhost:0\n");
+    expect_text(snapshot->proxy.admin, "127.0.0.1:17010");
+    expect_text(snapshot->listeners[0].addresses[1], "127.0.0.1:0");
+    snapshot_unref(snapshot);
+}
+
+static void
 the_environment_is_put_into_values(void **state)
 {
     (void)state;
@@ -314,6 +325,7 @@ main(void)
         cmocka_unit_test(upstream_keys_land_in_their_places),
         cmocka_unit_test(route_keys_land_in_their_places),
         cmocka_unit_test(auto_workers_are_the_cores_there_are),
+        cmocka_unit_test(localhost_is_the_loopback_address),
         cmocka_unit_test(the_environment_is_put_into_values),
         cmocka_unit_test(http1_takes_max_connections_when_only_that_is_given),
         cmocka_unit_test(the_default_of_fast_path_max_follows_a_smaller_max_message),
