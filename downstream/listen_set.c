@@ -24,9 +24,10 @@ struct bound {
     char *listener, *address;
     char name[128]; /* where it really listens: port 0 resolved */
     bool is_unix;
-    bool fresh;     /* bound by the call that is running */
-    unsigned count; /* descriptors: one per worker, or one */
-    int fds[];
+    bool fresh;              /* bound by the call that is running */
+    unsigned workers, taken; /* how many take a descriptor, and how many have */
+    unsigned count;          /* descriptors: one per worker, or one */
+    int fds[];               /* -1 once given away: the workers' closing must be the last */
 };
 
 struct listen_set {

@@ -86,6 +86,15 @@ number(struct call *call, struct log_pair *pair, const char *key, uint64_t value
         (struct log_pair){key, arena_printf(&call->arena, "%llu", (unsigned long long)value), true};
 }
 
+/* The status as the client got it: a gRPC client knows no code 17 (the grpc server codec makes it
+ * UNKNOWN). */
+static unsigned
+final_code(const struct call *call)
+{
+    bool grpc = call->protocol != PROTOCOL_TRIPLE && !call->request.dubbo_client;
+    return call->status.code == RPC_BIZ && grpc ? RPC_UNKNOWN : (unsigned)call->status.code;
+}
+
 static void
 log_call(struct call *call, const struct phases *phases)
 {
@@ -98,7 +107,7 @@ log_call(struct call *call, const struct phases *phases)
         pairs[n++] = (struct log_pair){"route", call->route->name, false};
     if (call->up_peer.len > 0)
         pairs[n++] = (struct log_pair){"endpoint", call->up_peer, false};
-    pairs[n++] = (struct log_pair){"status", status_name(call->status.code), false};
+    pairs[n++] = (struct log_pair){"status", status_name((int)final_code(call)), false};
     if (call->path_chosen)
         pairs[n++] = (struct log_pair){"path", text_of(stats_path_name(call->path)), false};
     if (call->reason != REASON_NONE)
@@ -122,7 +131,7 @@ record_finished(struct call *call)
         return; /* the head never got as far as a route */
     uint64_t end_ns = call->times.reply_written ? call->times.reply_written : clock_now_ns();
     struct phases phases;
-    unsigned code = (unsigned)call->status.code;
+    unsigned code = final_code(call);
     stats_add(&cells->calls, 1);
     stats_add(&cells->status[code < STATS_CODES - 1 ? code : STATS_CODES - 1], 1);
     if (call->path_chosen)

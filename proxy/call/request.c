@@ -247,6 +247,16 @@ request_replayable(const struct call *call)
            call->request_flow.kept_whole;
 }
 
+/* Framed, nothing says any more that a call = auto is unary: a server stream's request looks the
+ * same. */
+static void
+go_framed(struct call *call)
+{
+    bool unary = effective_call(call) == CALL_UNARY;
+    call->upstream_form = call->request_flow.to = FORM_FRAMED;
+    call->unary = call->request_flow.one_message = unary;
+}
+
 void
 request_try_again(struct call *call)
 {
@@ -260,7 +270,7 @@ request_try_again(struct call *call)
     bool refused = call->facts.endpoint_framed || call->facts.method_framed;
     if (call->upstream_form == FORM_BARE && refused && may_fall_back(call)) {
         call->path = PATH_FRAMED;
-        call->upstream_form = call->request_flow.to = FORM_FRAMED;
+        go_framed(call);
         call->request_flow.inflate = provider_wants_plain(call);
     }
     call->phase = CALL_OPENING;
@@ -290,7 +300,7 @@ request_fall_back(struct call *call)
     call->fell_back = true;
     call->refusal = call->reply.refusal;
     call->path = PATH_FALLBACK;
-    call->upstream_form = call->request_flow.to = FORM_FRAMED;
+    go_framed(call);
     call->request_flow.inflate =
         call->refusal == REFUSAL_ENDPOINT && call->request.encoding == ENCODING_GZIP;
     call->up_ops->cancel(call, NGHTTP2_NO_ERROR, true);
