@@ -31,6 +31,42 @@ proxy_section(const struct draft *draft)
     return draft->proxy ? draft->proxy : &NONE;
 }
 
+/* Whether a log file can be opened or made, without making it. 0 or a negative errno. */
+static int
+can_append(const char *name)
+{
+    struct stat info;
+    if (stat(name, &info) == 0 && S_ISDIR(info.st_mode))
+        return -EISDIR;
+    if (faccessat(AT_FDCWD, name, W_OK, AT_EACCESS) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return -errno;
+    char *folder = mem_strdup(name);
+    char *slash = strrchr(folder, '/');
+    if (slash == folder)
+        slash++;
+    if (slash) /* assign.c: a path has one */
+        *slash = '\0';
+    int status = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+    mem_free(folder);
+    return status;
+}
+
+static void
+check_log(const struct draft *draft, const char *key, struct text target)
+{
+    if (text_find(target, '/', 0) < 0) /* stdout, stderr, off */
+        return;
+    char *name = text_dup(target);
+    int status = can_append(name);
+    if (status < 0)
+        draft_complain(draft, proxy_section(draft), key,
+                       "'%s' cannot be written: %s; name a file that can, or stderr", name,
+                       strerror(-status));
+    mem_free(name);
+}
+
 static void
 check_proxy(const struct draft *draft)
 {
@@ -42,6 +78,8 @@ check_proxy(const struct draft *draft)
             "'%.*s' is not loopback, and the stats endpoint can be read and reset without "
             "a password; use 127.0.0.1, or say admin_public = on",
             TEXT_ARGS(proxy->admin));
+    check_log(draft, "log", proxy->log);
+    check_log(draft, "access_log", proxy->access_log);
     if (proxy->drain_delay_ns > proxy->drain_timeout_ns)
         draft_complain(draft, proxy_section(draft), "drain_delay",
                        "longer than drain_timeout, which counts from TERM too; make it shorter");

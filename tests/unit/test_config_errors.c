@@ -1,6 +1,8 @@
 /* What is refused, at which line, and what the message proposes. */
 #include "tests/unit/config_test.h"
 
+#include <unistd.h>
+
 static void
 nothing_to_serve_is_an_error(void **state)
 {
@@ -247,6 +249,28 @@ headers_to_set_are_checked(void **state)
 }
 
 static void
+logs_must_be_writable(void **state)
+{
+    (void)state;
+    expect_errors("[proxy]\nlog = /nonexistent/x.log\naccess_log = /proc/version/x\n" MINIMAL,
+                  "t.ini:2: [proxy] log: '/nonexistent/x.log' cannot be written: No such file or "
+                  "directory; name a file "
+                  "that can, or stderr\n"
+                  "t.ini:3: [proxy] access_log: '/proc/version/x' cannot be written: Not a "
+                  "directory; name a file that "
+                  "can, or stderr\n");
+    expect_error("[proxy]\nlog = /tmp\n" MINIMAL, "'/tmp' cannot be written: Is a directory;");
+    expect_errors("[proxy]\nlog = /tmp/not-made-by-a-check.log\n" MINIMAL, "");
+    assert_int_equal(access("/tmp/not-made-by-a-check.log", F_OK), -1);
+    expect_errors(
+        "[proxy]\nlog = /x.log\n" MINIMAL,
+        geteuid() == 0
+            ? ""
+            : "t.ini:2: [proxy] log: '/x.log' cannot be written: Permission denied; name a file "
+              "that can, or stderr\n");
+}
+
+static void
 sizes_and_times_fit_one_another(void **state)
 {
     (void)state;
@@ -321,6 +345,7 @@ main(void)
         cmocka_unit_test(routes_that_take_the_same_calls_are_errors),
         cmocka_unit_test(matches_and_conditions_are_checked),
         cmocka_unit_test(headers_to_set_are_checked),
+        cmocka_unit_test(logs_must_be_writable),
         cmocka_unit_test(sizes_and_times_fit_one_another),
         cmocka_unit_test(variables_without_value_are_errors),
         cmocka_unit_test(every_error_is_told_at_once),
