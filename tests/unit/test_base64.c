@@ -73,6 +73,29 @@ wrong_alphabet_padding_and_length_are_refused(void **state)
     assert_false(base64_decode(&arena, TEXT("AA\0A"), &bytes));
 }
 
+static void
+a_byte_outside_the_alphabet_is_found_anywhere(void **state)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char encoded[11];
+    struct text bytes;
+
+    (void)state;
+    for (size_t len = 2; len <= sizeof(encoded); len++)
+        for (size_t at = 0; at < len && len % 4 != 1; at++)
+            for (int byte = 0; byte < 256; byte++) {
+                bool legal = byte != 0 && strchr(alphabet, byte) != NULL;
+
+                if (byte == '=')
+                    continue; /* padding, at the end */
+                memset(encoded, 'A', sizeof(encoded));
+                encoded[at] = (char)byte;
+                if (base64_decode(&arena, text_make(encoded, len), &bytes) != legal)
+                    fail_msg("byte %d at %zu of %zu", byte, at, len);
+            }
+}
+
 int
 main(void)
 {
@@ -80,6 +103,7 @@ main(void)
         TEST(rfc_4648_vectors_in_both_directions),
         TEST(all_byte_values_survive),
         TEST(padded_and_unpadded_details_are_the_same_bytes),
+        TEST(a_byte_outside_the_alphabet_is_found_anywhere),
         TEST(wrong_alphabet_padding_and_length_are_refused),
     };
 

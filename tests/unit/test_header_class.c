@@ -122,6 +122,26 @@ field_values_have_no_line_ends_or_control_bytes(void **state)
     assert_true(header_value_valid(TEXT_NONE));
 }
 
+/* Long values are read eight bytes at a time: every byte at every place. */
+static void
+an_illegal_byte_is_found_anywhere_in_a_long_value(void **state)
+{
+    char value[27];
+
+    (void)state;
+    for (size_t at = 0; at < sizeof(value); at++)
+        for (int byte = 0; byte < 256; byte++) {
+            bool legal = byte == '\t' || (byte >= 0x20 && byte != 0x7f);
+
+            memset(value, 'x', sizeof(value));
+            value[(at + 5) % sizeof(value)] = '\t';
+            value[(at + 11) % sizeof(value)] = (char)0xff;
+            value[at] = (char)byte;
+            if (header_value_valid(text_make(value, sizeof(value))) != legal)
+                fail_msg("byte %d at %zu", byte, at);
+        }
+}
+
 int
 main(void)
 {
@@ -130,6 +150,7 @@ main(void)
         TEST(near_misses_of_reserved_names_are_not_taken_for_them),
         TEST(field_names_are_lower_case_tokens),
         TEST(field_values_have_no_line_ends_or_control_bytes),
+        TEST(an_illegal_byte_is_found_anywhere_in_a_long_value),
     };
 
     return cmocka_run_group_tests_name("header_class", tests, NULL, NULL);

@@ -101,6 +101,46 @@ broken_utf8_becomes_replacement_characters(void **state)
         assert_str(percent_decode(&arena, text_of(pairs[i][0])), pairs[i][1]);
 }
 
+/* Long texts are read eight bytes at a time: every byte at every place. */
+static void
+every_byte_is_escaped_or_not_anywhere_in_a_long_message(void **state)
+{
+    char message[26], expected[sizeof(message) + 3];
+
+    (void)state;
+    for (size_t at = 0; at < sizeof(message); at++)
+        for (int byte = 0; byte < 256; byte++)
+            for (int plus = 0; plus < 2; plus++) {
+                bool escape = byte < 0x20 || byte > 0x7e || byte == '%' || (plus && byte == '+');
+                struct text encoded;
+
+                memset(message, 'x', sizeof(message));
+                message[at] = (char)byte;
+                snprintf(expected, sizeof(expected), escape ? "%.*s%%%02X%s" : "%.*s%c%s", (int)at,
+                         "xxxxxxxxxxxxxxxxxxxxxxxxxx", byte, &"xxxxxxxxxxxxxxxxxxxxxxxxx"[at]);
+                encoded = percent_encode(&arena, text_make(message, sizeof(message)), plus);
+                assert_str(encoded, expected);
+                if (byte < 0x80)
+                    assert_text(percent_decode(&arena, encoded),
+                                text_make(message, sizeof(message)));
+            }
+}
+
+static void
+a_broken_byte_is_replaced_anywhere_in_a_long_text(void **state)
+{
+    char text[24], expected[sizeof(text) + 3];
+
+    (void)state;
+    for (size_t at = 0; at < sizeof(text); at++) {
+        memset(text, 'x', sizeof(text));
+        text[at] = (char)0xe9;
+        snprintf(expected, sizeof(expected), "%.*s" FFFD "%s", (int)at, "xxxxxxxxxxxxxxxxxxxxxxxx",
+                 &"xxxxxxxxxxxxxxxxxxxxxxx"[at]);
+        assert_str(percent_decode(&arena, text_make(text, sizeof(text))), expected);
+    }
+}
+
 static void
 a_cut_never_splits_a_sequence(void **state)
 {
@@ -128,6 +168,8 @@ main(void)
         TEST(decoding_reverses_encoding_of_every_scalar_value_boundary),
         TEST(invalid_escapes_stay_as_they_are),
         TEST(broken_utf8_becomes_replacement_characters),
+        TEST(every_byte_is_escaped_or_not_anywhere_in_a_long_message),
+        TEST(a_broken_byte_is_replaced_anywhere_in_a_long_text),
         TEST(a_cut_never_splits_a_sequence),
     };
 
