@@ -1,7 +1,8 @@
 /*
  * What h1*.c share and nobody else sees.
  *
- * h1.c         opening, reading, ending; the connection's events
+ * h1.c         opening, ending; the connection's events
+ * h1_read.c    what comes in, and what has to wait
  * h1_server.c  requests from their head to the answer to a malformed one; idle and head timeouts
  * h1_client.c  requests out, replies in
  * h1_send.c    heads, bodies and trailers out
@@ -68,6 +69,7 @@ struct h1 {
     struct strbuf head;
     /* input that came too early: pipelined, or what sniffing had read */
     struct strbuf stash;
+    size_t stash_at;        /* bytes at its front that have been read meanwhile */
     struct deferred again;  /* feeds the stash */
     struct deferred ending; /* h1_go_down at the end of the turn */
     struct timer timer;     /* server: idle or head timeout */
@@ -89,10 +91,16 @@ void h1_go_down(struct h1 *h1, int error, const char *text);
 void h1_go_down_later(struct h1 *h1, int error, const char *text);
 /* politely: what is queued leaves first; no new exchange */
 void h1_leave(struct h1 *h1, const char *text);
-void h1_feed(struct h1 *h1, const uint8_t *data, size_t len);
+/* the peer can't have seen a byte of the request */
+bool h1_never_written(const struct h1_stream *exchange);
 void h1_next_message(struct h1 *h1); /* reader and arena are ready for another message */
 struct h1 *h1_new(struct conn *conn, bool server, const struct h1_options *options,
                   const struct h1_events *events, void *owner);
+
+/* h1_read.c */
+void h1_read(struct conn *conn, const uint8_t *data, size_t len); /* the connection's on_read */
+void h1_read_again(struct deferred *deferred);                    /* h1->again: what was stashed */
+void h1_read_on(struct h1 *h1); /* unless too much waits to be taken or credited */
 /* end-to-end fields, into its arena */
 void h1_copy_fields(struct fields *into, const struct fields *from);
 

@@ -118,9 +118,8 @@ h1_credit(struct stream *stream, uint64_t bytes)
     struct h1_stream *exchange = (struct h1_stream *)stream;
     check(bytes <= stream->uncredited);
     stream->uncredited -= bytes;
-    if (exchange->h1 && !exchange->h1->down && stream->uncredited < H1_WINDOW / 2 &&
-        exchange->h1->stash.len < H1_STASH_BYTES)
-        conn_start_read(exchange->h1->conn);
+    if (exchange->h1 && stream->uncredited < H1_WINDOW / 2)
+        h1_read_on(exchange->h1);
 }
 
 void
