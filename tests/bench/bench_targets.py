@@ -60,6 +60,11 @@ class Provider:
         self.port = int(self.process.stdout.readline().rpartition(":")[2])
         self.pid = self.process.pid
 
+    def counts(self):
+        """Calls it has had, by what form they came in."""
+        self.process.send_signal(signal.SIGUSR1)
+        return json.loads(self.process.stdout.readline())
+
     def stop(self):
         end(self.process)
         self.process.stdout.close()
@@ -67,6 +72,10 @@ class Provider:
 
 class Target:
     """One proxy. prefix: what runs it (valgrind)."""
+
+    load_args = []
+    form = "framed"  # in which unary calls must reach the provider
+    version_args = ["--version"]
 
     def __init__(self, name, provider, folder, core=None, prefix=()):
         self.name = name
@@ -80,8 +89,18 @@ class Target:
         wait_for_port(self.port, self.process)
         self.pid = self.process.pid
 
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
     def command(self):
         raise NotImplementedError
+
+    def version(self):
+        done = subprocess.run(
+            [self.command()[0], *self.version_args], capture_output=True, text=True, check=False
+        )
+        return (done.stdout or done.stderr).strip().splitlines()[0]
 
     def write(self, suffix, text):
         path = self.folder / f"{self.name}.{suffix}"
@@ -105,13 +124,23 @@ class Target:
 
 
 class Direct(Target):
-    """No proxy: the load reaches the provider."""
+    """No proxy: the load reaches the provider, in gRPC framing."""
 
     def __init__(self, name, provider, folder, core=None, prefix=()):
         self.name, self.provider, self.port, self.pid = name, provider, provider.port, None
 
+    def version(self):
+        return "none"
+
     def stop(self):
         return ""
+
+
+class DirectTriple(Direct):
+    """No proxy, and bare bodies, which only a Triple client sends."""
+
+    load_args = ["--wire", "triple"]
+    form = "bare_h2"
 
 
 class Nghttpx(Target):
@@ -143,6 +172,8 @@ class Nghttpx(Target):
 
 
 class Nginx(Target):
+    version_args = ["-v"]
+
     @staticmethod
     def there():
         return shutil.which("nginx")
@@ -164,6 +195,8 @@ http {{ access_log off; client_max_body_size 0; client_body_buffer_size 2m;
 
 
 class Haproxy(Target):
+    version_args = ["-v"]
+
     @staticmethod
     def there():
         return shutil.which("haproxy")
@@ -193,6 +226,7 @@ class Tributary(Target):
     route = ""
     upstream = ""
     path = "fast"
+    form = "bare_h2"
     share = 0.99  # of the calls that must have gone that way
 
     @staticmethod
@@ -200,7 +234,7 @@ class Tributary(Target):
         return os.environ.get("TRIBUTARY_BIN")
 
     def command(self):
-        self.admin = free_port()
+        self.admin = getattr(self, "admin", None) or free_port()
         config = self.write(
             "ini",
             f"""[proxy]
@@ -251,11 +285,12 @@ class TributaryRelay(TributaryUnary):
 
 class TributaryFramed(Tributary):
     upstream = "wire = framed\n"
-    path = "framed"
+    path = form = "framed"
 
 
 class TributaryHttp1(TributaryUnary):
     upstream = "wire = bare\ntransport = http1\n"
+    form = "bare_h1"
 
 
 class TributaryUnmerged(TributaryUnary):
@@ -270,6 +305,7 @@ class TributaryUnmerged(TributaryUnary):
 
 TARGETS = {
     "direct": Direct,
+    "direct-triple": DirectTriple,
     "tributary": Tributary,
     "tributary-unary": TributaryUnary,
     "tributary-relay": TributaryRelay,

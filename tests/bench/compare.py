@@ -24,16 +24,11 @@ import tempfile
 import time
 
 import bench_targets
+from bench_load import find_build, load, parse_size
 from bench_targets import TARGETS, Provider
 
-HERE = pathlib.Path(__file__).resolve().parent
 CASES = "128:10x10,128:100x1,1K:10x10,16K:10x10,1M:10x10"
 BASE = "nghttpx"
-
-
-def parse_size(text):
-    factor = {"K": 1024, "M": 1024 * 1024}.get(text[-1], 1)
-    return int(text.rstrip("KM")) * factor
 
 
 class Case:
@@ -54,36 +49,14 @@ class Case:
         ]
 
 
-def find_build(given):
-    """The folders of loadgen and echo-provider: in a build folder of the project, or built here."""
-    given = given or os.environ.get("TRIBUTARY_BUILD")
-    if given:
-        build = pathlib.Path(given).resolve()
-        return build / "tests" / "bench", build / "tests" / "tools"
-    build = pathlib.Path(tempfile.gettempdir()) / f"tributary-bench-{os.getuid()}"
-    subprocess.run(["cmake", "-S", HERE, "-B", build, "-G", "Ninja"], check=True, capture_output=True)
-    subprocess.run(["ninja", "-C", build], check=True, capture_output=True)
-    return build, build / "tools"
-
-
-def load(options, target, args, name="load"):
-    """One run of the load generator; its report."""
-    command = [str(options.loadgen / "loadgen"), "--target", f"127.0.0.1:{target.port}"]
-    command += ["--pid", f"provider={target.provider.pid}", "--label", target.name, *args]
-    if target.pid:
-        command += ["--pid", f"proxy={target.pid}"]
-    done = subprocess.run(
-        bench_targets.pinned(options.load_core, command), capture_output=True, text=True, timeout=900
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{name} {target.name} failed: {done.stderr}{done.stdout}")
-    return json.loads(done.stdout)
+def run(options, target, args):
+    return load(options.loadgen, options.load_core, target, args)
 
 
 def measured(options, target, case):
     before = target.counts()
     timing = ["--warmup", str(options.warmup), "--duration", str(options.duration)]
-    report = load(options, target, [*case.args(), *timing, *options.load_args])
+    report = run(options, target, [*case.args(), *timing, *options.load_args])
     if before is not None:
         wrong = target.wrong(before, report["calls"])
         if wrong:
@@ -108,7 +81,7 @@ def count_syscalls(options, target, case):
             ["strace", "-c", "-f", "-o", out.name, "-p", str(target.pid)], stderr=subprocess.PIPE
         )
         trace.stderr.readline()  # "attached"
-        load(options, target, [*case.args(), "--warmup-count", "1", "--count", str(calls)], "strace")
+        run(options, target, [*case.args(), "--warmup-count", "1", "--count", calls])
         trace.send_signal(signal.SIGINT)
         trace.wait(30)
         trace.stderr.close()
@@ -130,7 +103,7 @@ def count_instructions(options, name, provider, folder, case):
         prefix = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
         target = TARGETS[name](name, provider, folder, options.proxy_core, prefix)
         try:
-            load(options, target, [*case.args(), "--warmup-count", "100", "--count", str(calls)])
+            run(options, target, [*case.args(), "--warmup-count", "100", "--count", calls])
         finally:
             text = target.stop()
         collected.append(bench_targets.collected(text))

@@ -340,6 +340,8 @@ read_command_line(int argc, char **argv)
         {"metadata", PEER_OPTION_LIST, &c->metadata, NULL, "NAME=VALUE; may repeat; not checked"},
         {"authority", PEER_OPTION_TEXT, &c->authority, NULL, "default: the target"},
         {"gzip", PEER_OPTION_FLAG, &c->gzip, NULL, "compress and offer gzip"},
+        {"gzip-level", PEER_OPTION_NUMBER, &c->gzip_level, NULL, "1 (default, fastest) to 9"},
+        {"random", PEER_OPTION_FLAG, &c->random, NULL, "messages that do not compress"},
         {"deadline-ms", PEER_OPTION_NUMBER, &c->deadline_ms, NULL, "deadline of each call"},
         {"connections", PEER_OPTION_NUMBER, &c->connections, NULL, "connections (10)"},
         {"in-flight", PEER_OPTION_NUMBER, &load.in_flight, NULL, "calls on each (10)"},
@@ -374,6 +376,7 @@ main(int argc, char **argv)
         .size = 128,
         .messages = 10,
         .reply_size = -1,
+        .gzip_level = 1,
         .connections = 10,
         .window = 4 << 20,
     };

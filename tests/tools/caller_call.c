@@ -48,7 +48,7 @@ push_stream_message(struct caller_call *call)
     call->message_bytes += len;
     call->sent_messages++;
     if (call->engine->config.gzip) {
-        struct peer_body *packed = peer_gzip(message, len);
+        struct peer_body *packed = peer_gzip(message, len, (int)call->engine->config.gzip_level);
         peer_body_unref(body);
         body = peer_body_message(true, packed->data, packed->len);
         peer_body_unref(packed);

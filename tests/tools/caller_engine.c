@@ -370,7 +370,10 @@ make_generated(struct caller_engine *engine)
     peer_prefix_write(body->data, false, head_len + size);
     memcpy(body->data + PEER_PREFIX_BYTES, head, head_len);
     engine->stamp_at = PEER_PREFIX_BYTES + head_len;
-    peer_pattern_fill(body->data + engine->stamp_at, 0, size);
+    if (engine->config.random)
+        peer_random_fill(body->data + engine->stamp_at, size);
+    else
+        peer_pattern_fill(body->data + engine->stamp_at, 0, size);
     body->len = engine->stamp_at + size;
     engine->stamp_len = size < CALLER_STAMP_BYTES ? size : CALLER_STAMP_BYTES;
     engine->plain = body;
@@ -403,7 +406,7 @@ make_messages(struct caller_engine *engine)
     const uint8_t *message = engine->plain->data + PEER_PREFIX_BYTES;
     size_t len = engine->plain->len - PEER_PREFIX_BYTES;
     if (config->gzip && config->type <= CALLER_SERVER) {
-        engine->packed = peer_gzip(message, len);
+        engine->packed = peer_gzip(message, len, (int)config->gzip_level);
         if (engine->framed) {
             struct peer_body *bare = engine->packed;
             engine->packed = peer_body_message(true, bare->data, bare->len);
@@ -446,6 +449,8 @@ caller_engine_init(struct caller_engine *engine, uv_loop_t *loop,
     else if (config->connections < 1 || config->size < 0 || config->proto_field < 0 ||
              config->proto_field > 15)
         *error = "--connections must be at least 1, --size at least 0, --proto-field 0 to 15";
+    else if (config->gzip_level < 1 || config->gzip_level > 9)
+        *error = "--gzip-level must be 1 to 9";
     for (int i = 0; i < config->metadata.count; i++)
         if (!strchr(config->metadata.items[i], '='))
             *error = "--metadata must be name=value";

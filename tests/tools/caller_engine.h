@@ -37,6 +37,8 @@ struct caller_config {
     long messages;    /* of a stream */
     bool lockstep;    /* bidi: the next message after the echo of the last */
     bool gzip;        /* compress requests and offer gzip */
+    long gzip_level;  /* 1 to 9 */
+    bool random;      /* generated messages that do not compress */
     bool check_metadata;
     long reply_size; /* the provider's --reply-size; -1: replies are echoes */
     long deadline_ms;

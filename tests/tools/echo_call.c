@@ -25,7 +25,6 @@ echo_call_new(struct echo_provider *provider, struct echo_h1 *h1)
     call->delay_us = provider->delay_us;
     call->framer.max_bytes = (size_t)provider->max_message_bytes;
     call->method = ECHO_NO_METHOD;
-    provider->calls++;
     return call;
 }
 
@@ -215,12 +214,31 @@ judge(const struct echo_call *call)
     return call->triple_timeout_ms == 0 ? ECHO_TIMEOUT_OVER : ECHO_SERVE;
 }
 
+/* So that a benchmark can prove what form its calls had when they came here. */
+static void
+count(struct echo_call *call)
+{
+    struct echo_provider *provider = call->provider;
+    if (call->verdict != ECHO_SERVE)
+        provider->counts.refused++;
+    else if (call->framed)
+        provider->counts.framed++;
+    else if (call->h1)
+        provider->counts.bare_h1++;
+    else
+        provider->counts.bare_h2++;
+    provider->counts.gzip_in += call->gzip_in;
+    provider->counts.gzip_out +=
+        provider->gzip && (call->gzip_offered || (call->gzip_in && !call->framed));
+}
+
 void
 echo_call_head(struct echo_call *call)
 {
     if (call->answered || call->request) /* a block after the body: trailers, nothing in them */
         return;
     call->verdict = judge(call);
+    count(call);
     call->request_at = call->framed ? PEER_PREFIX_BYTES : 0;
     call->timeout_ms = call->framed ? call->grpc_timeout_ms : call->triple_timeout_ms;
     if (call->verdict != ECHO_SERVE && !call->h1)

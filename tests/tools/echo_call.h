@@ -48,7 +48,14 @@ struct echo_provider {
     long delay_us;
     long max_message_bytes;
     long content_length_max; /* longer replies carry no content-length; -1: none does */
-    uint64_t calls;
+    struct {
+        uint64_t framed;
+        uint64_t bare_h2;
+        uint64_t bare_h1;
+        uint64_t gzip_in;
+        uint64_t gzip_out;
+        uint64_t refused;
+    } counts; /* calls by what they were; told on USR1 */
 };
 
 /* What the head decided. */

@@ -73,6 +73,7 @@ main(int argc, char **argv)
         .messages = 3,
         .check_metadata = true,
         .reply_size = -1,
+        .gzip_level = 1,
         .connections = 1,
         .window = 1 << 20,
     };
@@ -101,6 +102,8 @@ main(int argc, char **argv)
          "it must come back: NAME and tail-NAME (on)"},
         {"authority", PEER_OPTION_TEXT, &config.authority, NULL, "default: the target"},
         {"gzip", PEER_OPTION_FLAG, &config.gzip, NULL, "compress and offer gzip"},
+        {"gzip-level", PEER_OPTION_NUMBER, &config.gzip_level, NULL, "1 (default, fastest) to 9"},
+        {"random", PEER_OPTION_FLAG, &config.random, NULL, "messages that do not compress"},
         {"window", PEER_OPTION_NUMBER, &config.window, NULL, "stream window (1M)"},
         {"reply-size", PEER_OPTION_NUMBER, &config.reply_size, NULL, "the provider's --reply-size"},
         {"expect-status", PEER_OPTION_NUMBER, &expect_status, NULL, "gRPC code of every call (0)"},

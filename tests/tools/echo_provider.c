@@ -3,7 +3,8 @@
  * See echo_call.h for its service.
  *
  * Owns: the command line, the listener, telling HTTP/2 from HTTP/1.1 by the first bytes.
- * Happy path: prints "READY ADDR:PORT" and serves until TERM or INT, then exits 0.
+ * Happy path: prints "READY ADDR:PORT" and serves until TERM or INT, then exits 0; on USR1 prints
+ * what kinds of calls it has had, as JSON.
  * Failure modes: 2 when it cannot listen.
  */
 #include <signal.h>
@@ -40,7 +41,7 @@ static union {
     uv_pipe_t pipe;
 } listener;
 static bool listen_unix;
-static uv_signal_t signals[2];
+static uv_signal_t signals[3];
 
 /* ---- HTTP/2 events ---- */
 
@@ -214,13 +215,28 @@ on_uv_signal(uv_signal_t *signal, int number)
 {
     (void)signal;
     (void)number;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         uv_close((uv_handle_t *)&signals[i], NULL);
     uv_close(&listener.handle, NULL);
     for (struct connection *c = connections.next; c != &connections; c = c->next)
         peer_link_close(&c->link, 0);
     peer_timers_fini(&provider.timers);
     peer_loop_fini(&provider.net);
+}
+
+/* The counts as a line of JSON, for whoever started us. */
+static void
+on_uv_usr1(uv_signal_t *signal, int number)
+{
+    (void)signal;
+    (void)number;
+    printf("{\"framed\": %llu, \"bare_h2\": %llu, \"bare_h1\": %llu, \"gzip_in\": %llu, "
+           "\"gzip_out\": %llu, \"refused\": %llu}\n",
+           (unsigned long long)provider.counts.framed, (unsigned long long)provider.counts.bare_h2,
+           (unsigned long long)provider.counts.bare_h1, (unsigned long long)provider.counts.gzip_in,
+           (unsigned long long)provider.counts.gzip_out,
+           (unsigned long long)provider.counts.refused);
+    fflush(stdout);
 }
 
 static int
@@ -369,10 +385,10 @@ main(int argc, char **argv)
         fprintf(stderr, "echo-provider: cannot listen: %s\n", uv_strerror(rv));
         return 2;
     }
-    static const int numbers[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
+    static const int numbers[3] = {SIGTERM, SIGINT, SIGUSR1};
+    for (int i = 0; i < 3; i++) {
         uv_signal_init(loop, &signals[i]);
-        uv_signal_start(&signals[i], on_uv_signal, numbers[i]);
+        uv_signal_start(&signals[i], i == 2 ? on_uv_usr1 : on_uv_signal, numbers[i]);
     }
     print_ready(o.unix_path);
     uv_run(loop, UV_RUN_DEFAULT);

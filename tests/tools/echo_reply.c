@@ -9,6 +9,7 @@
 #include "peer_text.h"
 
 #define FIELDS_MAX 80u
+#define GZIP_LEVEL 1
 #define METADATA_LEAD_AT 13u /* "x-..." within "trailer-tail-x-..." */
 #define METADATA_TAIL_AT 8u  /* "tail-x-..." */
 
@@ -122,8 +123,8 @@ void
 echo_reply_stream_message(struct echo_call *call, struct peer_body *message)
 {
     if (call->gzip_offered && call->provider->gzip) {
-        struct peer_body *packed =
-            peer_gzip(message->data + PEER_PREFIX_BYTES, message->len - PEER_PREFIX_BYTES);
+        struct peer_body *packed = peer_gzip(message->data + PEER_PREFIX_BYTES,
+                                             message->len - PEER_PREFIX_BYTES, GZIP_LEVEL);
         peer_body_unref(message);
         message = peer_body_message(true, packed->data, packed->len);
         peer_body_unref(packed);
@@ -143,7 +144,7 @@ echo_reply_message(struct echo_call *call, struct peer_body *body)
     bool packed = call->provider->gzip && (call->gzip_in || call->gzip_offered);
     if (packed) {
         struct peer_body *plain = body;
-        body = peer_gzip(plain->data, plain->len);
+        body = peer_gzip(plain->data, plain->len, GZIP_LEVEL);
         peer_body_unref(plain);
     }
     send_bare(call, 200, call->content_type, body, packed);

@@ -98,13 +98,26 @@ peer_pattern_fill(uint8_t *at, size_t offset, size_t len_bytes)
     }
 }
 
+void
+peer_random_fill(uint8_t *at, size_t len_bytes)
+{
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < len_bytes; i++) {
+        state ^= state << 13; /* xorshift64 */
+        state ^= state >> 7;
+        state ^= state << 17;
+        at[i] = (uint8_t)(state >> 32);
+    }
+}
+
 #define GZIP_WINDOW_BITS (15 + 16) /* zlib's way to ask for the gzip container */
 
 struct peer_body *
-peer_gzip(const uint8_t *data, size_t len_bytes)
+peer_gzip(const uint8_t *data, size_t len_bytes, int level)
 {
     z_stream z = {.next_in = (Bytef *)data, .avail_in = (uInt)len_bytes};
-    peer_check(deflateInit2(&z, 1, Z_DEFLATED, GZIP_WINDOW_BITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+    peer_check(deflateInit2(&z, level, Z_DEFLATED, GZIP_WINDOW_BITS, 8, Z_DEFAULT_STRATEGY) ==
+               Z_OK);
     struct peer_body *out = peer_body_new(deflateBound(&z, (uLong)len_bytes));
     z.next_out = out->data;
     z.avail_out = (uInt)out->cap;

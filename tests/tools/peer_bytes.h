@@ -47,9 +47,12 @@ void peer_prefix_write(uint8_t at[PEER_PREFIX_BYTES], bool compressed, size_t le
 /* The byte at an offset of the generated test payloads; fills a range that starts at offset. */
 void peer_pattern_fill(uint8_t *at, size_t offset, size_t len_bytes);
 
-/* gzip both ways. A new body with one reference; NULL if the input is not gzip or would inflate
- * to more than max_bytes. Zero input bytes inflate to zero bytes. */
-struct peer_body *peer_gzip(const uint8_t *data, size_t len_bytes);
+/* Bytes that do not compress, the same in every run. */
+void peer_random_fill(uint8_t *at, size_t len_bytes);
+
+/* gzip both ways, level 1 (fastest) to 9. A new body with one reference; NULL if the input is not
+ * gzip or would inflate to more than max_bytes. Zero input bytes inflate to zero bytes. */
+struct peer_body *peer_gzip(const uint8_t *data, size_t len_bytes, int level);
 struct peer_body *peer_gunzip(const uint8_t *data, size_t len_bytes, size_t max_bytes);
 
 /* Cuts a byte stream into messages. Zero it before use; max_bytes bounds one message. */

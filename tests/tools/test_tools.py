@@ -5,6 +5,7 @@ clients that are not ours. Binaries: $TRIBUTARY_TOOLS, else the tree's build fol
 here from this folder alone.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -451,7 +452,19 @@ def test_framed_echo_with_nghttp(provider, tmp_path):
     assert b"content-type: application/grpc" in done.stdout
 
 
-# ---- the record ----
+# ---- the record, the counts ----
+
+
+def test_counts_tell_the_form_of_calls(tools, provider):
+    call(tools, provider, "--count", 3)
+    call(tools, provider, "--count", 4, "--wire", "triple")
+    call(tools, provider, "--count", 2, "--wire", "triple", "--gzip")
+    curl(provider, f"{SERVICE}/Say", *PROTO, "-d", "a", version="--http1.1")
+    curl(provider, f"{SERVICE}/None", *PROTO, "-d", "a", version="--http1.1")
+    provider.process.send_signal(signal.SIGUSR1)
+    assert json.loads(provider.process.stdout.readline()) == {
+        "framed": 3, "bare_h2": 6, "bare_h1": 1, "gzip_in": 2, "gzip_out": 2, "refused": 1,
+    }
 
 
 def test_record_tells_frames_fields_and_bytes(tools, start, tmp_path):
