@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/un.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "proxy/base/clock.h"
@@ -477,6 +477,28 @@ a_refused_connection_is_told_by_on_open(void **state)
 }
 
 static void
+without_descriptors_connecting_fails_at_once_and_leaves_nothing(void **state)
+{
+    struct loop_fixture *fixture = *state;
+    struct address address;
+    struct rlimit limit, none;
+    int listener = raw_listen(&address);
+    struct probe *probe = probe_new(fixture);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int error =
+        conn_connect(&fixture->ctx, &address, NS_PER_S, NULL, NULL, &events, probe, &probe->conn);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(error, UV_EMFILE);
+    assert_null(probe->conn);
+    loop_run_ms(fixture, 5);
+    assert_false(probe->opened || probe->closed);
+    close(listener);
+    probe_free(probe);
+}
+
+static void
 a_connection_that_is_not_answered_times_out(void **state)
 {
     struct loop_fixture *fixture = *state;
@@ -775,6 +797,7 @@ main(void)
         LOOP_TEST(a_write_error_without_reading_is_a_loss),
         LOOP_TEST(closing_inside_on_read_is_fine),
         LOOP_TEST(a_refused_connection_is_told_by_on_open),
+        LOOP_TEST(without_descriptors_connecting_fails_at_once_and_leaves_nothing),
         LOOP_TEST(a_connection_that_is_not_answered_times_out),
         LOOP_TEST(closing_while_connecting_is_silent),
         LOOP_TEST(accepts_tcp),
