@@ -87,6 +87,8 @@ call_sent(struct stream *stream, size_t bytes)
 {
     struct lab_call *call = stream->owner;
     call->sent += bytes;
+    if (call->lab->on_sent)
+        call->lab->on_sent(call);
 }
 
 static void
@@ -140,6 +142,8 @@ end_goaway(struct h2 *h2, uint32_t error)
     struct lab_end *end = h2->owner;
     end->goaways++;
     end->goaway_code = error;
+    for (unsigned i = 0; i < end->lab->call_count; i++)
+        end->resets_at_goaway += end->lab->calls[i].resets;
 }
 
 static void

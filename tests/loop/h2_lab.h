@@ -13,7 +13,7 @@
 #include "proxy/base/clock.h"
 #include "proxy/net/h2.h"
 
-enum { LAB_CALLS = 256, LAB_BODY = 1 << 20, LAB_CONN_WINDOW = (1 << 30) };
+enum { LAB_CALLS = 2048, LAB_BODY = 1 << 20, LAB_CONN_WINDOW = (1 << 30) };
 enum {
     F_DATA,
     F_HEADERS,
@@ -57,6 +57,7 @@ struct lab_end {
     char down_text[64];
     unsigned settings, goaways, pongs, opened, streams_closed;
     uint32_t goaway_code;
+    unsigned resets_at_goaway; /* streams that had been reset when on_goaway came */
     struct h2_options options;
 };
 
@@ -81,6 +82,7 @@ struct h2_lab {
     void (*on_data)(struct lab_call *call, const uint8_t *data, size_t len);
     void (*on_end)(struct lab_call *call); /* also when the head had END_STREAM */
     void (*on_reset)(struct lab_call *call);
+    void (*on_sent)(struct lab_call *call);
     bool keep_credit;  /* else credit returns at once */
     const void *first; /* given to the server when it opens */
     size_t first_bytes;

@@ -119,6 +119,17 @@ trailers_right_after_the_head_have_no_data_between(void **state)
 }
 
 static void
+request_trailers_wait_for_their_head(void **state)
+{
+    struct h2_lab *lab = h2_lab_client(*state, NULL);
+    lab_trailers(lab_call_start(lab, false, NULL), "x-trailer", "1", NULL);
+    lab_expect(lab, F_HEADERS, 1, END_HEADERS);
+    assert_true(lab_has(lab_expect(lab, F_HEADERS, 1, END_STREAM | END_HEADERS), "x-trailer: 1"));
+    assert_true(lab_quiet(lab));
+    h2_lab_close(lab);
+}
+
+static void
 trailers_after_a_pause_come_by_themselves(void **state)
 {
     struct h2_lab *lab = h2_lab_server(*state, NULL);
@@ -300,6 +311,7 @@ main(void)
         loop_test(data_with_trailers_has_no_empty_data_frame),
         loop_test(trailers_only_is_one_headers_frame),
         loop_test(trailers_right_after_the_head_have_no_data_between),
+        loop_test(request_trailers_wait_for_their_head),
         loop_test(trailers_after_a_pause_come_by_themselves),
         loop_test(data_and_end_after_a_pause_come_by_themselves),
         loop_test(requests_of_one_turn_are_answered_with_one_write),

@@ -194,6 +194,38 @@ requests_behind_a_full_socket_were_not_processed(void **state)
 }
 
 static void
+ask_again_once(struct lab_call *call)
+{
+    if (call->lab->call_count == 1)
+        assert_non_null(lab_call_start(call->lab, true, NULL));
+}
+
+/* Its head stands behind a body in the write that the socket took in part: it may be there. */
+static void
+requests_in_a_blocked_write_may_have_been_processed(void **state)
+{
+    struct h2_lab *lab = h2_lab_client(*state, NULL);
+    int bytes = 4096;
+    uv_send_buffer_size(&lab->client.conn->handle, &bytes);
+    setsockopt(lab->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    lab_settings(lab, (uint32_t[]){4, 0x7fffffff}, 1);
+    lab_word(lab, F_WINDOW, 0, 0, 0x7fff0000);
+    lab_send(lab);
+    loop_until_count(*state, &lab->client.settings, 1);
+    struct lab_call *big = lab_call_start(lab, false, NULL);
+    lab->on_sent = ask_again_once;
+    lab_say_zeros(big, 240000, false);
+    loop_turn(*state);
+    assert_true(lab->client.conn->writing);
+    assert_int_equal(lab->call_count, 2);
+    close(lab->fd);
+    lab->fd = -1;
+    loop_until(*state, &lab->client.down);
+    assert_int_equal(lab->calls[1].reset_error, STREAM_LOST);
+    h2_lab_close(lab);
+}
+
+static void
 stay_attached(struct lab_call *call)
 {
     (void)call;
@@ -370,6 +402,7 @@ main(void)
         loop_test(interim_heads_are_skipped),
         loop_test(a_lost_connection_tells_what_the_peer_cannot_have_seen),
         loop_test(requests_behind_a_full_socket_were_not_processed),
+        loop_test(requests_in_a_blocked_write_may_have_been_processed),
         loop_test(a_stream_that_outlives_its_connection_is_harmless),
         loop_test(pushed_streams_end_the_connection),
         loop_test(a_push_before_our_settings_are_acknowledged_is_refused),

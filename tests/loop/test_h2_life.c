@@ -62,7 +62,7 @@ drain_does_not_wait_for_ever_for_the_ping(void **state)
     lab_expect_goaway(lab, 0);
     lab_expect_goaway(lab, 0);
     uint64_t took_ns = clock_now_ns() - began_ns;
-    assert_true(took_ns >= 950 * NS_PER_MS && took_ns < 1500 * NS_PER_MS);
+    assert_true(took_ns >= 950 * NS_PER_MS && took_ns < 4000 * NS_PER_MS);
     lab_expect_eof(lab);
     h2_lab_close(lab);
 }
@@ -124,6 +124,7 @@ streams_above_a_goaways_last_id_were_not_processed(void **state)
     lab_goaway(lab, 1, 0);
     lab_send(lab);
     loop_until_count(*state, &lab->client.goaways, 1);
+    assert_int_equal(lab->client.resets_at_goaway, 1);
     assert_int_equal(second->resets, 1);
     assert_int_equal(second->reset_error, STREAM_NOT_PROCESSED);
     assert_int_equal(first->resets, 0);

@@ -11,7 +11,7 @@
 
 #include "proxy/base/rng.h"
 
-enum { PAIR_ROUNDS = 40, PAIR_STEPS = 150, DAMAGE_ROUNDS = 250 };
+enum { PAIR_ROUNDS = 40, PAIR_STEPS = 150, DAMAGE_ROUNDS = 250, MOST_CALLS = 200 };
 
 static struct rng dice;
 
@@ -77,7 +77,7 @@ random_reset(struct lab_call *call)
     bool client = call->stream->connection == lab->client.h2;
     if (roll(3))
         lab_detach(call); /* else when the test ends */
-    if (client && roll(2) && lab->client.h2 && lab->call_count < LAB_CALLS - 50)
+    if (client && roll(2) && lab->client.h2 && lab->call_count < MOST_CALLS)
         lab_call_start(lab, roll(2), NULL);
 }
 
@@ -91,7 +91,7 @@ random_step(struct h2_lab *lab)
     case 0:
     case 1:
     case 2:
-        if (lab->client.h2 && lab->call_count < LAB_CALLS - 60)
+        if (lab->client.h2 && lab->call_count < MOST_CALLS)
             lab_call_start(lab, roll(3) == 0, "x-random", "1", NULL);
         break;
     case 3:
