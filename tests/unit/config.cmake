@@ -18,4 +18,4 @@ foreach(stem keys config config_errors config_print config_reload config_filters
     tributary_unit_test(test_${stem} SOURCES test_${stem}.c config_test.c
         LIBS tributary_config tributary_config_stand tributary_base)
 endforeach()
-target_compile_definitions(test_key_docs PRIVATE CONF_DIR="${CMAKE_SOURCE_DIR}/conf")
+target_compile_definitions(test_key_docs PRIVATE SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -167,9 +167,9 @@ the_example_shows_every_key_with_its_default(void **state)
     (void)state;
     add_ini(&wanted);
     if (getenv("TRIBUTARY_WRITE_DOCS"))
-        write_file(CONF_DIR "/tributary.ini", strbuf_text(&wanted));
-    char *found = read_file(CONF_DIR "/tributary.ini");
-    compare_or_write(CONF_DIR "/tributary.ini", found, strbuf_text(&wanted));
+        write_file(SOURCE_DIR "/conf/tributary.ini", strbuf_text(&wanted));
+    char *found = read_file(SOURCE_DIR "/conf/tributary.ini");
+    compare_or_write(SOURCE_DIR "/conf/tributary.ini", found, strbuf_text(&wanted));
     mem_free(found);
     strbuf_fini(&wanted);
 }
@@ -179,14 +179,14 @@ the_readme_s_table_is_the_key_table(void **state)
 {
     struct strbuf wanted = STRBUF_INIT;
     (void)state;
-    char *found = read_file(CONF_DIR "/README.md");
+    char *found = read_file(SOURCE_DIR "/README.md");
     char *begin = strstr(found, BEGIN), *end = strstr(found, END);
     if (!begin || !end || end < begin)
-        fail_msg("conf/README.md has no place for the keys; it needs\n%s%s", BEGIN, END);
+        fail_msg("README.md has no place for the keys; it needs\n%s%s", BEGIN, END);
     strbuf_add(&wanted, found, (size_t)(begin - found) + strlen(BEGIN));
     add_table(&wanted);
     strbuf_add_str(&wanted, end);
-    compare_or_write(CONF_DIR "/README.md", found, strbuf_text(&wanted));
+    compare_or_write(SOURCE_DIR "/README.md", found, strbuf_text(&wanted));
     mem_free(found);
     strbuf_fini(&wanted);
 }
@@ -207,7 +207,7 @@ static void
 the_example_means_what_its_absence_means(void **state)
 {
     (void)state;
-    struct snapshot *example = load_file(CONF_DIR "/tributary.ini");
+    struct snapshot *example = load_file(SOURCE_DIR "/conf/tributary.ini");
     struct snapshot *least = config_test_load("[proxy]\nadmin = 127.0.0.1:17010\n" MINIMAL);
     char *said = config_test_print(example, false), *unsaid = config_test_print(least, false);
     assert_string_equal(said, unsaid);
@@ -221,7 +221,7 @@ static void
 the_short_example_loads(void **state)
 {
     (void)state;
-    struct snapshot *snapshot = load_file(CONF_DIR "/minimal.ini");
+    struct snapshot *snapshot = load_file(SOURCE_DIR "/conf/minimal.ini");
     assert_int_equal(snapshot->listener_count, 1);
     assert_int_equal(snapshot->upstream_count, 1);
     assert_int_equal(snapshot->route_count, 1);
