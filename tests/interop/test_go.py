@@ -92,6 +92,9 @@ def all_ways(provider):
         "route explicit-rest": route("explicit"),
         "upstream stream": upstream(provider),
         "route stream": route("stream", call="stream"),
+        # Bare calls over kept HTTP/1.1 connections; streams still on HTTP/2.
+        "upstream http1": upstream(provider, transport="http1"),
+        "route http1": route("http1"),
         "upstream fast": upstream(provider, wire="bare"),
         "route fast": route("fast", call="unary"),
         "upstream relay": upstream(provider, wire="bare"),
@@ -101,7 +104,7 @@ def all_ways(provider):
     }
 
 
-WAYS = ("auto", "explicit", "stream", "fast", "relay", "framed")
+WAYS = ("auto", "explicit", "stream", "http1", "fast", "relay", "framed")
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,11 @@ def test_call_explicit(lines, case):
 @pytest.mark.parametrize("case", CASES)
 def test_call_stream(lines, case):
     check_case(lines.of("stream"), case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_transport_http1(lines, case):
+    check_case(lines.of("http1"), case)
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +210,16 @@ def dubbo_direct_lines(go_programs, go_provider):
 @pytest.mark.parametrize("case", ALL_DUBBO)
 def test_dubbo_client_direct(dubbo_direct_lines, case):
     check_case(dubbo_direct_lines, case)
+
+
+@pytest.fixture(scope="module")
+def dubbo_lines(go_programs, proxy):
+    return case_lines([go_programs["dubbo-client"], "-addr", proxy.address["auto"]])
+
+
+@pytest.mark.parametrize("case", ALL_DUBBO)
+def test_dubbo_client_through_the_proxy(dubbo_lines, case):
+    check_case(dubbo_lines, case)
 
 
 # --- one proxy for each of the following: their counts must be exact --------------------------------
