@@ -232,8 +232,11 @@ check_upstream(const struct draft *draft, unsigned i)
             draft_complain_item(draft, section, "endpoints", upstream->endpoints[j], "'%.*s' %s",
                                 TEXT_ARGS(upstream->endpoints[j]), problem);
     }
+    if (upstream->connections > upstream->max_connections && !given(section, "max_connections"))
+        upstream->max_connections = upstream->connections; /* the default follows */
     if (upstream->connections > upstream->max_connections)
-        draft_complain(draft, section, "connections", "more than max_connections, which is %u",
+        draft_complain(draft, section, "connections",
+                       "more than max_connections, which is %u; raise that or make this smaller",
                        upstream->max_connections);
     if (upstream->transport == TRANSPORT_HTTP1 && given(section, "max_connections") &&
         !given(section, "max_connections_http1"))
