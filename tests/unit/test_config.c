@@ -227,6 +227,16 @@ http1_takes_max_connections_when_only_that_is_given(void **state)
 }
 
 static void
+the_default_of_max_connections_follows_more_connections(void **state)
+{
+    (void)state;
+    struct snapshot *snapshot =
+        config_test_load(LISTENER_MAIN UPSTREAM_GREETER "connections = 16\n");
+    assert_int_equal(snapshot->upstreams[0].max_connections, 16);
+    snapshot_unref(snapshot);
+}
+
+static void
 the_default_of_fast_path_max_follows_a_smaller_max_message(void **state)
 {
     (void)state;
@@ -328,6 +338,7 @@ main(void)
         cmocka_unit_test(localhost_is_the_loopback_address),
         cmocka_unit_test(the_environment_is_put_into_values),
         cmocka_unit_test(http1_takes_max_connections_when_only_that_is_given),
+        cmocka_unit_test(the_default_of_max_connections_follows_more_connections),
         cmocka_unit_test(the_default_of_fast_path_max_follows_a_smaller_max_message),
         cmocka_unit_test(free_ports_may_be_asked_for_twice),
         cmocka_unit_test(the_routes_can_be_asked_at_once),

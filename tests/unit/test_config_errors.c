@@ -276,9 +276,10 @@ sizes_and_times_fit_one_another(void **state)
     (void)state;
     expect_errors(MINIMAL "fast_path_max = 9M\n", "t.ini:8: [route greet] fast_path_max: more than "
                                                   "max_message, which is 8M; make it smaller\n");
-    expect_errors(
-        LISTENER_MAIN UPSTREAM_GREETER "connections = 9\n",
-        "t.ini:5: [upstream greeter] connections: more than max_connections, which is 8\n");
+    expect_errors(LISTENER_MAIN UPSTREAM_GREETER "connections = 9\nmax_connections = 8\n",
+                  "t.ini:5: [upstream greeter] connections: more than max_connections, which is 8; "
+                  "raise that or make "
+                  "this smaller\n");
     expect_errors("[proxy]\ndrain_delay = 30s\n" MINIMAL,
                   "t.ini:2: [proxy] drain_delay: longer than drain_timeout, which counts from TERM "
                   "too; make it "
