@@ -194,9 +194,9 @@ requests_behind_a_full_socket_were_not_processed(void **state)
 }
 
 static void
-ask_again_once(struct lab_call *call)
+ask_behind_the_body(struct lab_call *call)
 {
-    if (call->lab->call_count == 1)
+    if (call->lab->call_count == 1 && call->sent == 240000)
         assert_non_null(lab_call_start(call->lab, true, NULL));
 }
 
@@ -213,7 +213,7 @@ requests_in_a_blocked_write_may_have_been_processed(void **state)
     lab_send(lab);
     loop_until_count(*state, &lab->client.settings, 1);
     struct lab_call *big = lab_call_start(lab, false, NULL);
-    lab->on_sent = ask_again_once;
+    lab->on_sent = ask_behind_the_body;
     lab_say_zeros(big, 240000, false);
     loop_turn(*state);
     assert_true(lab->client.conn->writing);
