@@ -60,6 +60,7 @@ struct load {
     struct watched watched[PIDS_MAX];
     int watched_count;
     uint64_t ok, failed, unfinished, bytes, shown;
+    uint64_t messages;       /* received in the window, also of streams that go on after it */
     uint64_t open_in_window; /* open loop: started in the window, not yet ended */
     struct peer_histogram latency_ns;
     double own_cpu_s;
@@ -99,6 +100,7 @@ static void
 end_measure(void)
 {
     load.window_end_ns = uv_hrtime();
+    load.messages = load.engine.replies - load.messages;
     for (int i = 0; i < load.watched_count; i++)
         load_process_read(load.watched[i].pid, &load.watched[i].after);
     load.own_cpu_s = own_cpu_s() - load.own_cpu_s;
@@ -128,6 +130,7 @@ start_measure(void)
         load_process_read(load.watched[i].pid, &load.watched[i].before);
     load.own_cpu_s = own_cpu_s();
     load.window_start_ns = uv_hrtime();
+    load.messages = load.engine.replies;
     peer_timer_stop(&load.phase_timer);
     load.phase_timer.fired = on_measure_over;
     if (load.count == 0)
@@ -259,13 +262,16 @@ report_process(FILE *out, const struct watched *watched, double window_s, double
     const struct load_process *before = &watched->before, *after = &watched->after;
     double cpu_s = (double)(after->cpu_ns - before->cpu_ns) / 1e9;
     fprintf(out,
-            "%s\n    \"%.*s\": {\"cpu_us_per_call\": %.3f, \"cpu_s\": %.4f, \"user_s\": %.2f, "
+            "%s\n    \"%.*s\": {\"cpu_us_per_call\": %.3f, \"cpu_us_per_message\": %.3f, "
+            "\"cpu_s\": %.4f, \"user_s\": %.2f, "
             "\"system_s\": %.2f, \"cpu_avg_percent\": %.1f, \"rss_start_kb\": %ld, "
             "\"rss_end_kb\": %ld, \"memory_peak_mb\": %.2f, \"threads\": %ld}",
             watched == load.watched ? "" : ",", watched->name_len, watched->name,
-            calls > 0 ? cpu_s * 1e6 / calls : 0, cpu_s, after->user_s - before->user_s,
-            after->system_s - before->system_s, window_s > 0 ? 100 * cpu_s / window_s : 0,
-            before->rss_kb, after->rss_kb, (double)after->peak_kb / 1024, after->threads);
+            calls > 0 ? cpu_s * 1e6 / calls : 0,
+            load.messages ? cpu_s * 1e6 / (double)load.messages : 0, cpu_s,
+            after->user_s - before->user_s, after->system_s - before->system_s,
+            window_s > 0 ? 100 * cpu_s / window_s : 0, before->rss_kb, after->rss_kb,
+            (double)after->peak_kb / 1024, after->threads);
 }
 
 static void
@@ -285,9 +291,11 @@ report(FILE *out)
             load.rate);
     fprintf(out,
             "  \"duration_s\": %.3f, \"calls\": %.0f, \"failed\": %llu, \"unfinished\": %llu,\n"
-            "  \"qps\": %.1f, \"success_rate\": %.6f, \"bytes\": %llu, \"connects\": %llu,\n",
+            "  \"qps\": %.1f, \"success_rate\": %.6f, \"messages\": %llu, \"messages_per_s\": "
+            "%.1f, \"bytes\": %llu, \"connects\": %llu,\n",
             window_s, calls, (unsigned long long)load.failed, (unsigned long long)load.unfinished,
             window_s > 0 ? calls / window_s : 0, all > 0 ? (double)load.ok / all : 0,
+            (unsigned long long)load.messages, window_s > 0 ? (double)load.messages / window_s : 0,
             (unsigned long long)load.bytes, (unsigned long long)load.engine.connects);
     fprintf(out,
             "  \"latency_mean_ms\": %.4f, \"latency_p50_ms\": %.4f, \"latency_p90_ms\": %.4f, "

@@ -119,7 +119,12 @@ def test_protobuf_field_wraps_the_payload(folders, provider):
 def test_streams_as_load(folders, provider):
     for kind, method in (("server", "Down"), ("client", "Up"), ("bidi", "Chat")):
         args = ["--type", kind, "--method", f"/tributary.demo.Echo/{method}", "--messages", 5]
-        assert load(folders, provider, "--count", 300, *args)["failed"] == 0
+        report = load(folders, provider, "--count", 300, *args)
+        assert report["failed"] == 0
+        each = 1 if kind == "client" else 5
+        # streams under way at the window's edges: up to 100 of them each
+        assert abs(report["messages"] - 300 * each) <= 100 * each
+    assert load(folders, provider, "--count", 300)["messages"] == 300
 
 
 def test_cpu_of_another_process_is_counted(folders, provider):

@@ -252,6 +252,7 @@ take_message(struct caller_call *call, struct peer_body *message)
     else if (!is_expected_message(call, message->data + PEER_PREFIX_BYTES, len))
         found(call, "a message of the stream differs");
     call->got_messages++;
+    call->engine->replies++;
     if (call->engine->config.type != CALLER_CLIENT)
         call->message_bytes += len;
     peer_body_unref(message);

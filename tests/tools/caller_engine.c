@@ -36,6 +36,8 @@ finish(struct caller_call *call, uint32_t error_code)
     call->done = true;
     peer_timer_stop(&call->timer);
     struct caller_outcome outcome = caller_call_judge(call, error_code);
+    if (engine->config.type == CALLER_UNARY && !call->got_messages)
+        engine->replies++; /* was compared as it came, not taken as a message */
     outcome.end_ns = uv_hrtime();
     engine->in_flight--;
     if (!engine->stopping)

@@ -88,6 +88,7 @@ struct caller_engine {
     char tail_names[PEER_OPTION_LIST_MAX][64];
     uint64_t next_number;
     uint64_t in_flight;
+    uint64_t replies; /* messages received, of all calls */
     bool stopping;
     uint64_t connects;
 };
