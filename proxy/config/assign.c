@@ -86,6 +86,8 @@ assign_listen(const struct assignment *to)
 {
     struct text value = listen_address(to, to->values[0]);
     const char *problem = value.len ? shapes_listen(value) : NULL;
+    if (!problem && value.len && shapes_port_zero(value))
+        problem = "would be any free port, which nobody could find; write the port";
     if (problem)
         return wrong(to, value, "%s", problem);
     *FIELD(to, struct text) = value;

@@ -4,8 +4,10 @@ import configparser
 import os
 import pathlib
 import re
+import signal
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -148,6 +150,49 @@ def test_a_start_with_a_bad_file_exits_1_with_the_same_errors(tmp_path):
     result = run("-c", path)
     assert result.returncode == 1
     assert f"{path}:8: [route greet] tiemout: no such key; did you mean 'timeout'?" in result.stderr
+
+
+@pytest.fixture
+def proxy(tmp_path):
+    """A running proxy: its file to rewrite, and reload(), which gives the log lines that followed."""
+    path, log = write(tmp_path, MINIMAL.replace(":17000", ":0")), tmp_path / "log"
+    with open(log, "w") as out:
+        process = subprocess.Popen([BIN, "-c", path], stdout=out, stderr=out)
+
+    def wait_for(text, start=0):
+        for _ in range(200):
+            lines = log.read_text()[start:]
+            if text in lines or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        assert process.poll() is None and text in lines, lines
+        return lines
+
+    def reload(content, expected):
+        start = len(log.read_text())
+        write(tmp_path, content)
+        process.send_signal(signal.SIGHUP)
+        return wait_for(expected, start)
+
+    wait_for("listener main on 127.0.0.1:")
+    yield reload
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+
+
+def test_a_reload_with_a_bad_file_tells_every_error_and_goes_on(proxy, tmp_path):
+    good = MINIMAL.replace(":17000", ":0")
+    lines = proxy(good + "tiemout = 1s\nfast_path = maybe\n", "fast_path: ")
+    assert f"{tmp_path}/t.ini:8: [route greet] tiemout: no such key; did you mean 'timeout'?" in lines
+    assert f"{tmp_path}/t.ini:9: [route greet] fast_path: 'maybe' is neither on, off nor a share" in lines
+    proxy("", "no [listener NAME] section")
+    proxy(good + "timeout = 1s\n", "configuration 2 is running")
+
+
+def test_a_reload_names_what_it_cannot_change(proxy):
+    lines = proxy("[proxy]\nworkers = 2\n" + MINIMAL.replace(":17000", ":1"), "configuration 2 is running")
+    assert "[proxy] workers: a reload can't change it" in lines
+    assert "[listener main] address: a reload can't change it" in lines
 
 
 def test_the_printed_configuration_reads_back_the_same(tmp_path):

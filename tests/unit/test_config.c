@@ -250,7 +250,6 @@ free_ports_may_be_asked_for_twice(void **state)
 {
     (void)state;
     snapshot_unref(config_test_load(
-        "[proxy]\nadmin = 127.0.0.1:0\nprobe = 127.0.0.1:0\n"
         "[listener a]\naddress = 127.0.0.1:0\n[listener b]\naddress = 127.0.0.1:0\n"));
 }
 

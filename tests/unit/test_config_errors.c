@@ -153,6 +153,10 @@ addresses_are_checked(void **state)
     expect_error(
         "[listener a]\naddress = example.com:17000\n",
         "'example.com:17000' is a name; listening needs an IP address, such as 127.0.0.1:17000\n");
+    expect_errors("[proxy]\nprobe = 127.0.0.1:0\n" MINIMAL,
+                  "t.ini:2: [proxy] probe: '127.0.0.1:0' would be any free port, which nobody "
+                  "could find; write the "
+                  "port\n");
     expect_error("[proxy]\nadmin = :17010\n" MINIMAL, "127.0.0.1:PORT for this machine");
     expect_errors(
         "[listener a]\naddress = 127.0.0.1:1\naddress = 127.0.0.1:2, x\n",
