@@ -54,11 +54,8 @@ down(struct h2 *h2, bool lost, int error, const char *text)
     h2->down = true;
     stop_timers(h2);
     list_unlink(&h2->private->ending.node);
-    if (!lost) {
-        if (!h2->goaway_sent)
-            nghttp2_session_terminate_session(h2->session, NGHTTP2_NO_ERROR);
-        h2_send_last(h2);
-    }
+    if (!lost)
+        h2_send_last(h2, h2->private->end_code);
     h2_stream_lose_all(h2, lost);
     if (h2->events->on_down)
         h2->events->on_down(h2, error, text);
@@ -314,7 +311,10 @@ h2_drain(struct h2 *h2)
 void
 h2_shutdown(struct h2 *h2, uint32_t h2_error)
 {
-    h2_terminate(h2, h2_error, 0, "shut down");
+    if (!h2->down && !h2->private->end_text)
+        h2->private->end_code =
+            h2_error; /* not h2_terminate: what calls have just said still goes */
+    h2_end(h2, 0, "shut down");
 }
 
 void

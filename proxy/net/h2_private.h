@@ -85,6 +85,7 @@ struct h2_private {
     struct h2_stream *block_stream; /* whose block it is; NULL: nobody's any more */
     uint32_t goaway_code;           /* of the last GOAWAY sent or received */
     int end_error;
+    uint32_t end_code;    /* of our GOAWAY, when the owner ends it */
     const char *end_text; /* NULL until something ends the connection */
     bool in_session;      /* inside mem_recv or mem_send */
     bool paused;          /* mem_send stopped because the write queue is full */
@@ -132,8 +133,8 @@ void h2_session_feed(struct h2 *h2, const uint8_t *data, size_t len);
 /* h2_send.c */
 void h2_send_callbacks(nghttp2_session_callbacks *callbacks);
 void h2_send_fill(struct h2 *h2);
-void h2_send_last(
-    struct h2 *h2); /* what must leave before the connection closes, however full the queue is */
+/* Before the connection closes: what fits into the queue, then GOAWAY with this code. */
+void h2_send_last(struct h2 *h2, uint32_t h2_error);
 int32_t h2_send_request(struct h2_stream *hs, const struct fields *fields,
                         bool end); /* stream id or a negative errno */
 void h2_send_resume(struct h2_stream *hs);

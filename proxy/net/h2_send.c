@@ -489,8 +489,13 @@ h2_send_fill(struct h2 *h2)
 }
 
 void
-h2_send_last(struct h2 *h2)
+h2_send_last(struct h2 *h2, uint32_t h2_error)
 {
-    while (!h2->private->broken && send_some(h2))
+    struct h2_private *private = h2->private;
+    while (!private->broken && !conn_full(h2->conn) && send_some(h2))
+        ;
+    if (!h2->goaway_sent)
+        nghttp2_session_terminate_session(h2->session, h2_error);
+    while (!private->broken && send_some(h2)) /* no DATA any more */
         ;
 }

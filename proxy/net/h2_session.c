@@ -227,9 +227,11 @@ static void
 reset_received(struct h2 *h2, const nghttp2_frame *frame)
 {
     struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
-    if (hs)
-        hs->peer_reset = true; /* on_ng_stream_close follows */
-    h2_limits_fault(h2);
+    if (!hs)
+        return;            /* it was over: costs nothing */
+    hs->peer_reset = true; /* on_ng_stream_close follows */
+    if (!hs->stream.out_closed)
+        h2_limits_fault(h2);
 }
 
 /* nghttp2 closes the streams above its last id after this callback: the owner hears of it after

@@ -133,10 +133,9 @@ h2_request(struct h2 *h2, const struct fields *fields, bool end, const struct st
     stream->trailer_fields = reply_trailers;
     int32_t id = h2_send_request(hs, fields, end);
     if (id < 0) {
-        hs->ng_open = false;
         h2->open_streams--;
-        stream->events = NULL;
-        h2_stream_release(hs);
+        list_unlink(&hs->node);
+        slab_free(&hs->ctx->slab, hs); /* nobody has seen it */
         return NULL;
     }
     stream->id = id;

@@ -388,6 +388,28 @@ replies_that_were_queued_leave_before_a_shutdown(void **state)
     h2_lab_close(lab);
 }
 
+static void
+what_calls_say_in_their_last_turn_leaves_before_a_shutdown(void **state)
+{
+    struct h2_lab *lab = h2_lab_server(*state, NULL);
+    lab_request(lab, 1, false);
+    lab_request(lab, 3, false);
+    lab_send(lab);
+    loop_until_count(*state, &lab->server.opened, 2);
+    lab_reply_head(&lab->calls[0], true, ":status", "200", "grpc-status", "14", NULL);
+    lab_reply_head(&lab->calls[1], false, ":status", "200", NULL);
+    lab_say(&lab->calls[1], "hello", 5, false);
+    lab_trailers(&lab->calls[1], "grpc-status", "14", NULL);
+    h2_shutdown(lab->server.h2, NGHTTP2_NO_ERROR);
+    lab_expect(lab, F_HEADERS, 1, END_STREAM | END_HEADERS);
+    lab_expect(lab, F_HEADERS, 3, END_HEADERS);
+    lab_expect(lab, F_DATA, 3, 0);
+    lab_expect(lab, F_HEADERS, 3, END_STREAM | END_HEADERS);
+    lab_expect_goaway(lab, NGHTTP2_NO_ERROR);
+    lab_expect_eof(lab);
+    h2_lab_close(lab);
+}
+
 #define loop_test(name) cmocka_unit_test_setup_teardown(name, loop_setup, loop_teardown)
 
 int
@@ -410,6 +432,7 @@ main(void)
         loop_test(protocol_errors_say_goaway_and_close),
         loop_test(a_connection_may_be_shut_down_from_its_own_callbacks),
         loop_test(a_socket_closed_by_others_is_reported),
+        loop_test(what_calls_say_in_their_last_turn_leaves_before_a_shutdown),
         loop_test(replies_that_were_queued_leave_before_a_shutdown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

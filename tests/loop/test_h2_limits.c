@@ -199,6 +199,28 @@ streams_ended_for_the_clients_fault_count_as_resets(void **state)
     h2_lab_close(lab);
 }
 
+/* Clients that are answered early often reset what they need not send any more. */
+static void
+resets_of_answered_streams_do_not_count(void **state)
+{
+    struct h2_options options = lab_options;
+    options.reset_limit = 5;
+    struct h2_lab *lab = h2_lab_server(*state, &options);
+    lab->on_head = lab_reply_unary;
+    for (uint32_t id = 1; id < 101; id += 2) {
+        lab_request(lab, id, false);
+        lab_send(lab);
+        lab_expect(lab, F_HEADERS, id, END_HEADERS);
+        lab_expect(lab, F_DATA, id, END_STREAM);
+        lab_word(lab, F_RST, 0, id, NGHTTP2_CANCEL);
+        lab_word(lab, F_RST, 0, id, NGHTTP2_CANCEL); /* twice does no harm */
+    }
+    lab_send(lab);
+    lab->on_head = NULL;
+    lab_expect_served(lab, 201);
+    h2_lab_close(lab);
+}
+
 static void
 old_resets_are_forgotten(void **state)
 {
@@ -385,6 +407,7 @@ main(void)
         loop_test(a_field_over_64k_ends_the_connection),
         loop_test(resets_up_to_the_limit_are_served_and_one_more_is_not),
         loop_test(streams_ended_for_the_clients_fault_count_as_resets),
+        loop_test(resets_of_answered_streams_do_not_count),
         loop_test(old_resets_are_forgotten),
         loop_test(floods_are_answered_with_enhance_your_calm),
         loop_test(empty_data_frames_between_others_are_harmless),
