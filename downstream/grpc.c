@@ -13,9 +13,12 @@
 #include "proxy/wire/status_proto.h"
 #include "proxy/wire/timeout.h"
 
-/* grpc-java and many servers' clients take 8 KiB of trailers: longer ones are shortened, message
- * first, then details. */
-enum { TRAILER_TEXT_MAX = 6 * 1024 };
+/*
+ * grpc-java, Netty and others end the call for a header list over 8 KiB (RFC 9113 section 6.5.2's
+ * count, 32 bytes a field): a status that would not fit beside the metadata is shortened. Half a
+ * KiB is spared for grpc-accept-encoding and what a proxy behind us may add.
+ */
+enum { TRAILERS_MOST = 8192 - 512, MESSAGE_LEAST = 512, ENTRY_BYTES = 32 };
 
 static const struct field STATUS_200 = {{":status", 7}, {"200", 3}, FIELD_STATIC};
 static const struct text ACCEPTED = {"identity,gzip", 13};
@@ -63,15 +66,19 @@ read_special(struct call *call, enum header_class class, const struct field *fie
     }
 }
 
-/* Dubbo's clients name no gRPC library and carry tri- fields or Dubbo's own (wire.md, "Consumers").
- */
+/* dubbo-go calls itself grpc-go-triple; dubbo-java names no library and carries tri- fields. A gRPC
+ * library is none, even where its user sets tri-service-version. */
 static bool
 is_dubbo_client(const struct call *call)
 {
     bool tri = false;
     fields_for_each (field, &call->request.head) {
-        if (text_eq(field->name, TEXT("user-agent")) && text_starts(field->value, TEXT("grpc-")))
-            return false;
+        if (text_eq(field->name, TEXT("user-agent"))) {
+            if (text_starts(field->value, TEXT("grpc-go-triple")))
+                return true;
+            if (text_starts(field->value, TEXT("grpc-")))
+                return false;
+        }
         tri |= text_starts(field->name, TEXT("tri-")) || text_eq(field->name, TEXT("interface"));
     }
     return tri;
@@ -113,6 +120,8 @@ grpc_write_head(struct call *call, struct fields *out)
 static void
 translate_code_17(struct call *call, struct rpc_status *status, struct fields *out)
 {
+    if (status->detail_count == 0 && status->details_bin.len > 0)
+        status_proto_read_details_bin(&call->arena, status->details_bin, status);
     struct rpc_detail *details =
         arena_alloc(&call->arena, (status->detail_count + 1) * sizeof(*details));
     if (status->detail_count > 0)
@@ -123,57 +132,96 @@ translate_code_17(struct call *call, struct rpc_status *status, struct fields *o
     status->detail_count++;
     status->code = RPC_UNKNOWN;
     status->details_bin = TEXT_NONE;
-    fields_add(out, TEXT("tri-status-code"), TEXT("17"), FIELD_STATIC);
+    if (!fields_find(&call->reply.trailers, TEXT("tri-status-code")))
+        fields_add(out, TEXT("tri-status-code"), TEXT("17"), FIELD_STATIC);
 }
 
-/* Details as received when they came framed and still agree with the code; built otherwise. */
-static struct text
-details_bin(struct call *call, const struct rpc_status *status)
+/* A status as its three trailers carry it. */
+struct status_texts {
+    struct text code, message, details;
+};
+
+static struct status_texts
+status_texts(struct call *call, const struct rpc_status *status)
 {
-    if (status->details_bin.len > 0)
-        return status->details_bin;
-    return status->detail_count > 0 ? status_proto_details_bin(&call->arena, status) : TEXT_NONE;
+    struct arena *arena = &call->arena;
+    struct status_texts texts = {.code = status_code_text(status->code),
+                                 .details = status->details_bin};
+    if (texts.code.len == 0)
+        texts.code = arena_printf(arena, "%d", status->code);
+    texts.message = percent_encode(arena, status->message, call->request.dubbo_client);
+    /* As received when they came framed; built otherwise. */
+    if (texts.details.len == 0 && status->detail_count > 0)
+        texts.details = status_proto_details_bin(arena, status);
+    return texts;
+}
+
+/* What the two trailers that may be cut count in a header list; without them nothing. */
+static size_t
+texts_size(const struct status_texts *texts)
+{
+    size_t size = 0;
+    if (texts->message.len > 0)
+        size += texts->message.len + strlen("grpc-message") + ENTRY_BYTES;
+    if (texts->details.len > 0)
+        size += texts->details.len + strlen("grpc-status-details-bin") + ENTRY_BYTES;
+    return size;
+}
+
+/*
+ * Cut the status to `room` bytes of header list: first the message, down to MESSAGE_LEAST, then the
+ * details go, then the message alone gets what there is. The details hold the message too and are
+ * built again, since the two must agree.
+ */
+static struct status_texts
+fit(struct call *call, struct rpc_status *status, size_t room)
+{
+    struct status_texts texts = status_texts(call, status);
+    bool has_details = texts.details.len > 0;
+    if (texts_size(&texts) <= room)
+        return texts;
+    if (has_details && status->detail_count == 0 &&
+        !status_proto_read_details_bin(&call->arena, status->details_bin, status))
+        has_details = false;
+    status->details_bin = TEXT_NONE;
+    while (texts_size(&texts) > room && status->message.len > (has_details ? MESSAGE_LEAST : 0)) {
+        size_t shorter = status->message.len * 3 / 4;
+        status->message.len = percent_utf8_cut(status->message, shorter < room ? shorter : room);
+        texts = status_texts(call, status);
+    }
+    if (texts_size(&texts) <= room || !has_details)
+        return texts;
+    status->detail_count = 0;
+    return status_texts(call, status);
 }
 
 static void
-write_status(struct call *call, const struct rpc_status *original, struct fields *out)
+write_status(struct call *call, struct fields *out, size_t others)
 {
-    struct rpc_status status = *original;
-    if (status.code == RPC_BIZ && !call->request.dubbo_client) {
-        if (status.detail_count == 0 && status.details_bin.len > 0)
-            status_proto_read_details_bin(&call->arena, status.details_bin, &status);
+    struct rpc_status status = call->status;
+    size_t used = others + strlen("grpc-status") + 3 + ENTRY_BYTES;
+    if (status.code == RPC_BIZ && !call->request.dubbo_client)
         translate_code_17(call, &status, out);
-    }
-    struct text code = status_code_text(status.code);
-    if (code.len > 0)
-        fields_add(out, TEXT("grpc-status"), code, FIELD_STATIC);
-    else
-        fields_add(out, TEXT("grpc-status"), arena_printf(&call->arena, "%d", status.code),
-                   FIELD_STATIC_NAME);
-    struct text details = details_bin(call, &status);
-    size_t room = details.len < TRAILER_TEXT_MAX ? TRAILER_TEXT_MAX - details.len : 0;
-    struct text message = percent_encode(&call->arena, status.message, call->request.dubbo_client);
-    if (message.len > room && message.len > 256) {
-        struct text cut = text_make(
-            status.message.ptr, percent_utf8_cut(status.message, room / 3 > 85 ? room / 3 : 85));
-        message = percent_encode(&call->arena, cut, call->request.dubbo_client);
-    }
-    if (message.len > 0)
-        fields_add(out, TEXT("grpc-message"), message, FIELD_STATIC_NAME | FIELD_NO_INDEX);
-    if (details.len > 0 && details.len <= TRAILER_TEXT_MAX)
-        fields_add(out, TEXT("grpc-status-details-bin"), details,
+    struct status_texts texts = fit(call, &status, used < TRAILERS_MOST ? TRAILERS_MOST - used : 0);
+    fields_add(out, TEXT("grpc-status"), texts.code, FIELD_STATIC_NAME);
+    if (texts.message.len > 0)
+        fields_add(out, TEXT("grpc-message"), texts.message, FIELD_STATIC_NAME | FIELD_NO_INDEX);
+    if (texts.details.len > 0)
+        fields_add(out, TEXT("grpc-status-details-bin"), texts.details,
                    FIELD_STATIC_NAME | FIELD_NO_INDEX);
 }
 
 static void
 grpc_write_end(struct call *call, struct fields *out, bool head_is_out)
 {
+    size_t others = fields_list_size(&call->reply.trailers);
     if (!head_is_out) {
+        others += fields_list_size(&call->reply.metadata);
         fields_add(out, STATUS_200.name, STATUS_200.value, STATUS_200.flags);
         fields_add(out, TEXT("content-type"),
                    content_type_framed(&call->arena, call->request.codec), FIELD_STATIC_NAME);
     }
-    write_status(call, &call->status, out);
+    write_status(call, out, others + fields_list_size(out));
     if (call->reason == REASON_ENCODING)
         fields_add(out, TEXT("grpc-accept-encoding"), ACCEPTED, FIELD_STATIC);
     if (!head_is_out)

@@ -35,6 +35,14 @@ struct listener_socket {
 static void pause_accepting(struct listener *listener);
 
 static void
+count_connection(struct listener *listener)
+{
+    listener->connection_count++;
+    stats_add(&listener->cells->accepted, 1);
+    stats_add(&listener->cells->connections, 1);
+}
+
+static void
 accept_one(struct listener_socket *socket)
 {
     struct listener *listener = socket->listener;
@@ -46,9 +54,7 @@ accept_one(struct listener_socket *socket)
     }
     int error = server_conn_accept(listener, &socket->stream);
     if (error == 0) {
-        listener->connection_count++;
-        stats_add(&listener->cells->accepted, 1);
-        stats_add(&listener->cells->connections, 1);
+        count_connection(listener);
     } else if (error == UV_EMFILE || error == UV_ENFILE || error == UV_ENOMEM ||
                error == UV_ENOBUFS) {
         socket->waiting = true;
@@ -227,24 +233,23 @@ listener_open(struct worker *worker, const struct listener_conf *conf)
     return listener;
 }
 
-/* What the kernel has queued is accepted first: closing a socket resets those connections. */
+/*
+ * What the kernel has queued is accepted first, over the limit too: closing a socket resets those
+ * connections. The one that libuv holds comes by uv_accept, the others from the descriptor. At most
+ * a backlog of them, or a flood of new clients would keep us here.
+ */
 static void
 accept_queued(struct listener_socket *socket)
 {
     struct listener *listener = socket->listener;
-    uint32_t before;
-    listener->connection_limit = UINT32_MAX;
-    listener->paused = false;
-    socket->waiting = false;
-    do {
-        before = listener->connection_count;
-        int error = server_conn_accept(listener, &socket->stream);
-        if (error)
-            break;
-        listener->connection_count++;
-        stats_add(&listener->cells->accepted, 1);
-        stats_add(&listener->cells->connections, 1);
-    } while (listener->connection_count > before);
+    bool is_unix = socket->handle.type == UV_NAMED_PIPE;
+    uv_os_fd_t fd;
+    if (server_conn_accept(listener, &socket->stream) == 0)
+        count_connection(listener);
+    if (uv_fileno(&socket->handle, &fd) != 0)
+        return;
+    for (int i = 0; i < BACKLOG && server_conn_accept_queued(listener, fd, is_unix) == 0; i++)
+        count_connection(listener);
 }
 
 void

@@ -11,7 +11,9 @@
  */
 #include "downstream/server_conn.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "downstream/listener.h"
 #include "proxy/base/clock.h"
@@ -321,15 +323,22 @@ start_timers(struct server_conn *self)
     timers_start(timers_of(self), &self->age, now + age);
 }
 
-int
-server_conn_accept(struct listener *listener, uv_stream_t *server)
+static struct server_conn *
+new_conn(struct listener *listener)
 {
-    struct worker *worker = listener->worker;
-    struct server_conn *self = slab_zalloc(&worker->ctx.slab, sizeof(*self));
+    struct server_conn *self = slab_zalloc(&listener->worker->ctx.slab, sizeof(*self));
     self->listener = listener;
     self->conf = listener->conf;
-    int error =
-        conn_accept(&worker->ctx, server, self->conf->tls, &SNIFF_EVENTS, self, &self->conn);
+    list_init(&self->node);
+    return self;
+}
+
+/* Self's connection is open, or `error` says why not. */
+static int
+begin(struct server_conn *self, int error)
+{
+    struct listener *listener = self->listener;
+    struct worker *worker = listener->worker;
     if (error) {
         slab_free(&worker->ctx.slab, self);
         return error;
@@ -343,6 +352,25 @@ server_conn_accept(struct listener *listener, uv_stream_t *server)
     start_timers(self);
     conn_start_read(self->conn);
     return 0;
+}
+
+int
+server_conn_accept(struct listener *listener, uv_stream_t *server)
+{
+    struct server_conn *self = new_conn(listener);
+    return begin(self, conn_accept(&listener->worker->ctx, server, self->conf->tls, &SNIFF_EVENTS,
+                                   self, &self->conn));
+}
+
+int
+server_conn_accept_queued(struct listener *listener, int fd, bool is_unix)
+{
+    int accepted = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (accepted < 0)
+        return -errno;
+    struct server_conn *self = new_conn(listener);
+    return begin(self, conn_adopt(&listener->worker->ctx, accepted, is_unix, self->conf->tls,
+                                  &SNIFF_EVENTS, self, &self->conn));
 }
 
 void

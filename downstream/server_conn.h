@@ -12,6 +12,9 @@ struct server_conn;
 /* Accept from `server` (a listening handle that has a connection waiting). 0 or a negative errno.
  * On success the connection is on listener->connections until its on_closed. */
 int server_conn_accept(struct listener *listener, uv_stream_t *server);
+/* Accept from the listening descriptor itself: what the kernel has queued behind the one connection
+ * that libuv took. 0, UV_EAGAIN when the queue is empty, or another negative errno. */
+int server_conn_accept_queued(struct listener *listener, int fd, bool is_unix);
 void
 server_conn_drain(struct server_conn *conn); /* no new requests; closes when the last has ended */
 void server_conn_close(struct server_conn *conn);      /* now */

@@ -17,10 +17,9 @@
 #include "proxy/wire/content_type.h"
 
 struct server_stream {
-    struct stream *stream; /* NULL after detach */
-    struct call *call;     /* NULL for requests that are no RPC */
+    struct stream *stream; /* NULL after reset, and once a plain answer was given */
+    struct call *call;
     const struct server_peer *peer;
-    struct arena arena; /* for plain answers only */
 };
 
 static void on_head(struct stream *stream, bool end);
@@ -200,26 +199,50 @@ static const struct downstream_ops OPS = {
 
 /* --- requests --- */
 
-/* Not an RPC: a short text answer, and the call is forgotten before it began. */
+/* A short answer to what is no RPC. */
+struct plain_answer {
+    struct text status, text;
+};
+
+static const struct plain_answer NOT_FOUND = {{"404", 3},
+                                              {"no such page; RPCs have /SERVICE/METHOD\n", 40}};
+static const struct plain_answer NOT_POST = {{"405", 3}, {"RPCs are POST\n", 14}};
+static const struct plain_answer NOT_RPC = {{"415", 3},
+                                            {"the content-type is none of gRPC or Triple\n", 43}};
+
 static void
-answer_plain(struct server_stream *self, const char *status, const char *text)
+send_plain(struct call *call, struct stream *stream, const struct plain_answer *answer)
+{
+    struct fields head;
+    struct slices body;
+    bool bodiless = text_eq(fields_value(&call->request.head, TEXT(":method")), TEXT("HEAD"));
+    slices_init(&body);
+    fields_init(&head, &call->arena);
+    fields_add(&head, TEXT(":status"), answer->status, FIELD_STATIC);
+    fields_add(&head, TEXT("content-type"), TEXT("text/plain; charset=utf-8"), FIELD_STATIC);
+    if (answer == &NOT_POST)
+        fields_add(&head, TEXT("allow"), TEXT("POST"), FIELD_STATIC);
+    fields_add(&head, TEXT("content-length"), arena_printf(&call->arena, "%zu", answer->text.len),
+               FIELD_STATIC_NAME);
+    stream_send_head(stream, &head, bodiless);
+    if (bodiless)
+        return;
+    slices_push(
+        &body, (struct slice){NULL, (const uint8_t *)answer->text.ptr, (uint32_t)answer->text.len});
+    stream_send_data(stream, &body, true);
+}
+
+/* Not an RPC: the call is forgotten before it began. A body that is still to come is of no use. */
+static void
+answer_plain(struct server_stream *self, const struct plain_answer *answer)
 {
     struct call *call = self->call;
     struct stream *stream = self->stream;
-    struct fields head;
-    struct slices body;
-    slices_init(&body);
-    fields_init(&head, &call->arena);
-    fields_add(&head, TEXT(":status"), text_of(status), FIELD_STATIC);
-    fields_add(&head, TEXT("content-type"), TEXT("text/plain; charset=utf-8"), FIELD_STATIC);
-    if (text_eq(text_of(status), TEXT("405")))
-        fields_add(&head, TEXT("allow"), TEXT("POST"), FIELD_STATIC);
-    fields_add(&head, TEXT("content-length"), arena_printf(&call->arena, "%zu", strlen(text)),
-               FIELD_STATIC_NAME);
-    stream_send_head(stream, &head, false);
-    slices_push(&body, (struct slice){NULL, (const uint8_t *)text, (uint32_t)strlen(text)});
-    stream_send_data(stream, &body, true);
-    stream_detach(stream);
+    send_plain(call, stream, answer);
+    if (stream->in_end || stream->transport == STREAM_H1)
+        stream_detach(stream);
+    else
+        stream_reset(stream, NGHTTP2_NO_ERROR); /* once the answer has left */
     self->stream = NULL;
     call_finish(call);
 }
@@ -243,12 +266,40 @@ choose_codec(struct call *call, struct text content_type, unsigned count)
     }
 }
 
-/* gRPC: only "trailers" may stand there (RFC 9113, 8.2.2); a missing te is accepted. */
+/* HTTP/2: only "trailers" may stand there (RFC 9113, 8.2.2); a missing te is accepted. */
 static bool
 te_is_wrong(const struct fields *head)
 {
-    const struct field *te = fields_find(head, TEXT("te"));
-    return te && !text_eq(te->value, TEXT("trailers"));
+    fields_for_each (field, head)
+        if (text_eq(field->name, TEXT("te")) && !text_eq_nocase(field->value, TEXT("trailers")))
+            return true;
+    return false;
+}
+
+/* "/SERVICE/METHOD", a query string aside: what a bare request must name to be an RPC. */
+static bool
+names_method(struct text path)
+{
+    ptrdiff_t query = text_find(path, '?', 0);
+    if (query >= 0)
+        path.len = (size_t)query;
+    ptrdiff_t slash = path.len > 1 && path.ptr[0] == '/' ? text_find(path, '/', 1) : -1;
+    return slash > 1 && (size_t)slash + 1 < path.len;
+}
+
+/* NULL: it is an RPC, and *codec reads it. */
+static const struct plain_answer *
+sort_request(struct call *call, const struct codec **codec)
+{
+    const struct fields *head = &call->request.head;
+    if (!text_eq(fields_value(head, TEXT(":method")), TEXT("POST")))
+        return &NOT_POST;
+    *codec = choose_codec(call, fields_value(head, TEXT("content-type")),
+                          fields_count(head, TEXT("content-type")));
+    if (!*codec)
+        return &NOT_RPC;
+    bool bare = (*codec)->form == FORM_BARE;
+    return bare && !names_method(fields_value(head, TEXT(":path"))) ? &NOT_FOUND : NULL;
 }
 
 static void
@@ -263,18 +314,12 @@ on_head(struct stream *stream, bool end)
         call_finish(call);
         return;
     }
-    const struct codec *codec = choose_codec(call, fields_value(head, TEXT("content-type")),
-                                             fields_count(head, TEXT("content-type")));
-    if (!text_eq(fields_value(head, TEXT(":method")), TEXT("POST"))) {
-        answer_plain(self, "405", "only POST\n");
+    const struct plain_answer *plain = sort_request(call, &call->down_codec);
+    if (plain) {
+        answer_plain(self, plain);
         return;
     }
-    if (!codec) {
-        answer_plain(self, "415", "this is no gRPC or Triple request: content-type\n");
-        return;
-    }
-    call->down_codec = codec;
-    bool understood = codec->read_request(call);
+    bool understood = call->down_codec->read_request(call);
     if (stream->fields_overflow)
         call_set_error(call, RPC_RESOURCE_EXHAUSTED, REASON_HEADERS_TOO_LONG,
                        "header list is over max_header_list");

@@ -31,17 +31,21 @@ refuse(struct call *call, enum rpc_code code, enum stats_reason reason, const ch
 }
 
 static bool
-read_version(struct call *call, struct text value, struct text known)
+read_version(struct call *call, const struct field *field, struct text known)
 {
-    if (value.len == 0 || text_eq(value, known))
+    if (field->value.len == 0 || text_eq(field->value, known))
         return true;
-    return refuse(call, RPC_INVALID_ARGUMENT, REASON_MALFORMED_REQUEST, "unknown protocol version",
-                  value);
+    call_set_error(call, RPC_INVALID_ARGUMENT, REASON_MALFORMED_REQUEST,
+                   "%.*s must be \"%.*s\": got \"%.*s\"", TEXT_ARGS(field->name), TEXT_ARGS(known),
+                   (int)(field->value.len < 32 ? field->value.len : 32), field->value.ptr);
+    return false;
 }
 
 static bool
 read_timeout(struct call *call, struct text value)
 {
+    if (value.len == 0)
+        return true; /* as good as none */
     switch (timeout_from_ms(value, &call->request.timeout_ns)) {
     case TIMEOUT_MS_OK:
         return true;
@@ -72,9 +76,9 @@ read_special(struct call *call, enum header_class class, const struct field *fie
         call->request.codec = content_type_parse(&call->arena, field->value).codec;
         return true;
     case HEADER_TRIPLE_VERSION:
-        return read_version(call, field->value, TEXT("0.1.0"));
+        return read_version(call, field, TEXT("0.1.0"));
     case HEADER_CONNECT_VERSION:
-        return read_version(call, field->value, TEXT("1"));
+        return read_version(call, field, TEXT("1"));
     case HEADER_TRIPLE_TIMEOUT:
     case HEADER_CONNECT_TIMEOUT:
         return read_timeout(call, field->value);

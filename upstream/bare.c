@@ -117,7 +117,8 @@ bare_read_reply(struct call *call, bool end)
     struct content_type type =
         content_type_parse(&call->arena, fields_value(&reply->head, TEXT("content-type")));
     reply->http_status = codec_common_status(&reply->head);
-    if (type.kind == CONTENT_GRPC) { /* asked bare, answered framed: never framed once more */
+    /* Asked bare, answered framed: never framed once more. A 415 is a refusal whatever it says. */
+    if (type.kind == CONTENT_GRPC && reply->http_status != 415) {
         reply_framed_read_head(call, end);
         return;
     }
@@ -126,16 +127,33 @@ bare_read_reply(struct call *call, bool end)
     fields_for_each (field, &reply->head)
         sort_field(reply, field);
     reply->body_is_error = !is_message(call, &type);
+    bool json = type.kind == CONTENT_BARE && text_eq(type.codec, TEXT("json"));
+    reply->error_body_max = json && reply->http_status != 200 ? ERROR_JSON_MAX_BYTES : 0;
 }
 
 static struct text
-held_body(struct call *call)
+copy_out(struct call *call, const struct slices *body)
 {
-    const struct slices *body = &call->reply_flow.body;
     char *bytes = arena_alloc(&call->arena, body->bytes + 1);
     slices_peek(body, bytes, body->bytes);
     bytes[body->bytes] = 0;
     return text_make(bytes, body->bytes);
+}
+
+/* Connect allows compressed errors (dubbo-go sends none). What does not decompress is read as it
+ * is: no JSON. */
+static struct text
+held_body(struct call *call)
+{
+    const struct slices *body = &call->reply_flow.body;
+    struct slices plain;
+    slices_init(&plain);
+    bool inflated =
+        call->reply.encoding == ENCODING_GZIP &&
+        encoding_gunzip(&call->worker->ctx.chunks, body, &plain, ERROR_JSON_MAX_BYTES) == 0;
+    struct text text = copy_out(call, inflated ? &plain : body);
+    slices_clear(&plain);
+    return text;
 }
 
 static void

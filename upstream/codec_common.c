@@ -66,7 +66,7 @@ codec_common_metadata(struct call *call, struct fields *out, bool reserved)
 bool codec_common_passes(enum header_class class)
 {
     return class == HEADER_CUSTOM || class == HEADER_TRI_SERVICE_GROUP ||
-           class == HEADER_TRI_SERVICE_VERSION;
+           class == HEADER_TRI_SERVICE_VERSION || class == HEADER_TRI_STATUS_CODE;
 }
 
 int

@@ -72,7 +72,9 @@ missing_status(struct call *call)
 {
     struct call_reply *reply = &call->reply;
     if (reply->http_status == 200) {
-        call_set_error(call, RPC_UNKNOWN, REASON_MISSING_STATUS,
+        /* Asked in the bare form it has answered in another protocol, and not even that fully. */
+        enum rpc_code code = call->upstream_form == FORM_BARE ? RPC_INTERNAL : RPC_UNKNOWN;
+        call_set_error(call, code, REASON_MISSING_STATUS,
                        "provider ended the reply without a grpc-status");
         reply->status = call->status;
     } else {

@@ -9,8 +9,6 @@
 #include "proxy/call/filter.h"
 #include "proxy/call/routes.h"
 
-enum { HEAD_ALONE_MS = 10 }; /* call = auto: HEADERS alone this long make it a stream */
-
 static void
 on_turn_end(struct deferred *deferred)
 {
@@ -73,10 +71,31 @@ call_new(struct worker *worker, const struct downstream_ops *ops, void *down)
 static bool
 run_filters(struct call *call)
 {
-    for (unsigned i = 0; i < call->route->filter_count; i++)
-        if (!call->route->filters[i]->request(call, call->route->filter_settings[i], &call->status))
+    const struct route *route = call->route;
+    for (unsigned i = 0; i < route->filter_count; i++) {
+        if (!route->filters[i]->request(call, route->filter_settings[i], &call->status))
             return false;
+        call->filters_passed++;
+    }
     return true;
+}
+
+void
+call_filter_response(struct call *call)
+{
+    const struct route *route = call->route;
+    for (unsigned i = 0; i < call->filters_passed; i++)
+        if (route->filters[i]->response)
+            route->filters[i]->response(call, route->filter_settings[i]);
+}
+
+static void
+run_filters_done(struct call *call)
+{
+    const struct route *route = call->route;
+    for (unsigned i = 0; i < call->filters_passed; i++)
+        if (route->filters[i]->done)
+            route->filters[i]->done(call, route->filter_settings[i]);
 }
 
 /* The shorter of the client's deadline and the route's bound. False: already over. */
@@ -152,6 +171,10 @@ call_start(struct call *call, uint64_t head_ns, bool end)
                   "deadline is already over");
         return;
     }
+    if (call->request.content_length > (int64_t)call->snapshot->max_message) {
+        outcome_flow_error(call, FLOW_TOO_LONG, false);
+        return;
+    }
     if (!run_filters(call) || !call->up_ops->pick(call, &call->facts)) {
         reply_end(call);
         return;
@@ -166,17 +189,14 @@ call_start(struct call *call, uint64_t head_ns, bool end)
 void
 call_refuse(struct call *call, uint64_t head_ns)
 {
+    check(call->phase == CALL_NEW && call->status.code != RPC_OK);
     call->times.head_read = head_ns;
     /* The head may be too broken to route; its route counts the error where there is one. */
     struct rpc_status status = call->status;
     enum stats_reason reason = call->reason;
-    if (route_call(call)) {
-        call->status = status;
-        call->reason = reason;
-    } else if (status.code != RPC_OK) {
-        call->status = status;
-        call->reason = reason;
-    }
+    route_call(call);
+    call->status = status;
+    call->reason = reason;
     reply_end(call);
 }
 
@@ -229,10 +249,7 @@ call_finish(struct call *call)
     /* Record first: what a detach wakes up (a waiting call, a drained connection) must find the
      * books closed. */
     record_finished(call);
-    if (call->route)
-        for (unsigned i = 0; i < call->route->filter_count; i++)
-            if (call->route->filters[i]->done)
-                call->route->filters[i]->done(call, call->route->filter_settings[i]);
+    run_filters_done(call);
     if (call->up)
         call->up_ops->cancel(call, NGHTTP2_CANCEL, false);
     if (call->down)
@@ -246,16 +263,25 @@ call_finish(struct call *call)
 void
 call_end_all(struct worker *worker)
 {
-    while (!list_empty(&worker->calls)) {
-        struct call *call = list_first(&worker->calls, struct call, node);
-        call_fail(call, RPC_UNAVAILABLE, REASON_DRAINING, "the proxy is stopping");
-        /* Answered calls stay until the kernel has the answer; they no longer hold up this loop. */
+    struct list running;
+    list_init(&running);
+    list_splice(&running, &worker->calls);
+    while (!list_empty(&running)) {
+        struct call *call = list_first(&running, struct call, node);
+        /* What is answered stays on the list until the kernel has the answer. */
         list_unlink(&call->node);
+        list_push_back(&worker->calls, &call->node);
+        if (call->phase == CALL_NEW) { /* its head is not complete: there is nobody to answer yet */
+            call->down_ops->reset(call, NGHTTP2_REFUSED_STREAM);
+            call_finish(call);
+        } else {
+            call_fail(call, RPC_UNAVAILABLE, REASON_DRAINING, "the proxy is stopping");
+        }
     }
 }
 
 /* worker->undecided_timer: the oldest calls that have seen a head and nothing else for
- * HEAD_ALONE_MS are streams. */
+ * CALL_HEAD_ALONE_MS are streams. */
 static void
 on_head_alone(struct timer *timer)
 {
@@ -263,7 +289,7 @@ on_head_alone(struct timer *timer)
     uint64_t now = clock_now_ns();
     while (!list_empty(&worker->undecided)) {
         struct call *call = list_first(&worker->undecided, struct call, undecided_node);
-        uint64_t due = call->times.head_read + HEAD_ALONE_MS * NS_PER_MS;
+        uint64_t due = call->times.head_read + CALL_HEAD_ALONE_MS * NS_PER_MS;
         if (due > now) {
             timers_start(&worker->ctx.timers, timer, due);
             return;

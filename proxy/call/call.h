@@ -69,9 +69,10 @@ struct call_reply {
     struct fields trailers; /* custom trailing fields; a bare reply's "trailer-NAME" as NAME */
     bool body_is_error; /* the body is no message: hold it for codec->read_end (JSON error, page,
                            refusal) */
-    bool bare_error_has_code;   /* valid after read_end: a JSON error with a `code` */
-    bool ends_with_head;        /* Trailers-Only and the like: read_end has everything */
-    struct rpc_status status;   /* valid after read_end */
+    uint64_t error_body_max;  /* bytes worth holding of it: 0 for pages; a longer body is dropped */
+    bool bare_error_has_code; /* valid after read_end: a JSON error with a `code` */
+    bool ends_with_head;      /* Trailers-Only and the like: read_end has everything */
+    struct rpc_status status; /* valid after read_end */
     struct text provider_error; /* the JSON body of a bare error as received (in the arena), when
                                    the bare codec read one; else empty */
     enum call_refusal refusal;  /* valid after read_end */
@@ -107,7 +108,6 @@ struct call {
     enum call_phase phase;
     enum call_protocol protocol;
     struct text listener; /* name, for routing; lives as long as the connection's snapshot */
-    struct stats_entry *listener_stats;
 
     const struct downstream_ops *down_ops;
     void *down; /* the downstream end's state; NULL after detach */
@@ -139,7 +139,9 @@ struct call {
     bool request_end_sent;     /* END_STREAM was handed to the upstream end in this attempt */
     bool fell_back;            /* bare was refused: this is the framed try */
     enum call_refusal refusal; /* what the bare try was refused with */
+    bool reported;             /* the report's trailers are among reply.trailers */
     unsigned attempts;         /* streams granted so far */
+    unsigned filters_passed;   /* filters of the route whose request() let the call go on */
     uint64_t deadline_ns;      /* 0: none */
     struct timer deadline;
     struct call_times times;

@@ -9,8 +9,9 @@
 #include "proxy/call/call.h"
 
 enum {
-    CALL_MAX_ATTEMPTS = 5
-}; /* streams granted for one call: bounds replays after GOAWAY and REFUSED_STREAM */
+    CALL_MAX_ATTEMPTS = 5,   /* streams granted for one call: bounds replays of what was refused */
+    CALL_HEAD_ALONE_MS = 10, /* call = auto: HEADERS alone this long make it a stream */
+};
 
 /* request.c: choose the path if that is possible by now, and go on from there. */
 void request_decide(struct call *call);
@@ -21,6 +22,9 @@ void request_try_again(struct call *call);
 bool request_replayable(const struct call *call);
 /* request.c: the framed try after a refusal of the bare form; false when the body is gone. */
 bool request_fall_back(struct call *call);
+
+/* call.c: the head is about to leave: the filters' response. Once per call. */
+void call_filter_response(struct call *call);
 
 /* reply.c: answer downstream with call->status (and whatever trailers are set); the call then waits
  * for the kernel. */

@@ -54,9 +54,11 @@ struct filter_type {
     /* The request's head is complete and routed; metadata in call->request.metadata may change.
      * False: end the call with *status. */
     bool (*request)(struct call *call, void *settings, struct rpc_status *status);
-    /* The reply's head is about to leave; call->reply.metadata may change. NULL: not interested. */
+    /* The reply's head is about to leave; call->reply.metadata may change. Also for errors, the
+     * proxy's own included. NULL: not interested. */
     void (*response)(struct call *call, void *settings);
-    /* The call has ended (call->status is final). NULL: not interested. */
+    /* The call has ended (call->status is final). NULL: not interested. Like response, only for
+     * calls that request() has let pass. */
     void (*done)(struct call *call, void *settings);
 };
 

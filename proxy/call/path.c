@@ -31,8 +31,8 @@ decide_framed_unary(const struct path_input *in, struct path_choice *choice)
 {
     if (in->ended)
         return go(choice, PATH_FRAMED, true);
-    /* A bare source without content-length cannot be prefixed before it has ended. */
-    if (!in->first_known || in->length < 0)
+    /* A bare source cannot be prefixed without its length, nor decompressed before it has ended. */
+    if (!in->first_known || in->length < 0 || in->must_inflate)
         return PATH_WAIT;
     bool hold = in->fast_share && (uint64_t)in->length <= in->fast_path_max && !in->budget_tight;
     return hold ? PATH_WAIT : go(choice, PATH_FRAMED, true);
@@ -46,8 +46,6 @@ decide_bare(const struct path_input *in, bool taken, struct path_choice *choice)
         return PATH_WAIT;
     if (!in->fast_share && !taken)
         return decide_framed_unary(in, choice);
-    if (in->must_inflate)
-        return in->ended ? go(choice, in->fast_share ? PATH_FAST : PATH_RELAY, true) : PATH_WAIT;
     if (!in->fast_share)
         return go(choice, PATH_RELAY, true);
     if (in->ended)

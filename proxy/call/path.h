@@ -20,7 +20,7 @@ struct path_input {
     struct upstream_facts facts;
     /* the request so far */
     bool source_bare;  /* a bare downstream request: unary by definition */
-    bool must_inflate; /* compressed in a way that the provider would not take */
+    bool must_inflate; /* bare and compressed, for a provider that takes framed and plain only */
     bool first_known;  /* framed source: the first prefix was read; bare source: always */
     int64_t length;    /* of the first message; -1: unknown (bare source without content-length) */
     bool complete;     /* the first message is whole */

@@ -41,9 +41,11 @@ uint64_t
 record_overhead_ns(const struct call *call, uint64_t end_ns)
 {
     struct phases phases;
-    if (call->times.reply_read == 0 || call->times.granted == 0)
+    if (call->times.granted == 0 && call->attempts == 0)
         return span(call->times.head_read, end_ns, 0); /* never left the proxy: all of it is ours */
     measure(call, end_ns, &phases);
+    if (call->times.reply_read == 0) /* nothing of the reply's way can be told yet */
+        return phases.ns[PHASE_QUEUE] + phases.ns[PHASE_REQUEST];
     return phases.ns[PHASE_OVERHEAD];
 }
 
@@ -129,6 +131,8 @@ record_finished(struct call *call)
     struct route_cells *cells = call->cells;
     if (!cells)
         return; /* the head never got as far as a route */
+    call->bytes_in = call->request_flow.message_bytes;
+    call->bytes_out = call->reply_flow.out_bytes;
     uint64_t end_ns = call->times.reply_written ? call->times.reply_written : clock_now_ns();
     struct phases phases;
     unsigned code = final_code(call);

@@ -19,14 +19,30 @@ client_takes(const struct call *call)
     return encoding_offered(call->request.accept_encoding, call->reply.encoding_name);
 }
 
+/* What the call has cost so far: with the trailers, wherever the client's protocol puts them. */
+static void
+add_report(struct call *call)
+{
+    if (!call->route || !call->route->report || call->reported)
+        return;
+    call->reported = true;
+    if (call->path_chosen)
+        fields_add(&call->reply.trailers, TEXT("tributary-path"),
+                   text_of(stats_path_name(call->path)), FIELD_STATIC);
+    uint64_t overhead = record_overhead_ns(call, clock_now_ns());
+    fields_add(&call->reply.trailers, TEXT("tributary-overhead-us"),
+               arena_printf(&call->arena, "%llu", (unsigned long long)(overhead / NS_PER_US)),
+               FIELD_STATIC_NAME | FIELD_NO_INDEX);
+}
+
 static void
 send_head(struct call *call)
 {
     if (call->head_sent)
         return;
-    for (unsigned i = 0; i < call->route->filter_count; i++)
-        if (call->route->filters[i]->response)
-            call->route->filters[i]->response(call, call->route->filter_settings[i]);
+    call_filter_response(call);
+    if (call->down_codec->form == FORM_BARE)
+        add_report(call); /* its trailers travel in the head */
     call->head_sent = true;
     call->down_ops->send_head(call);
 }
@@ -42,7 +58,8 @@ pump(struct call *call)
     call->down_ops->send_body(call, &flow->out);
 }
 
-/* The body is no message: it's held as it is until the codec reads it at the end. */
+/* The body is no message: it's held as it is until the codec reads it at the end, if it is short
+ * enough to be worth that. */
 static void
 prepare_error_body(struct call *call)
 {
@@ -107,12 +124,28 @@ call_reply_head(struct call *call, bool end)
         call_reply_end(call, NULL);
 }
 
+static enum flow_error
+feed(struct call *call, const uint8_t *data, size_t len)
+{
+    struct call_reply *reply = &call->reply;
+    struct flow *flow = &call->reply_flow;
+    if (!reply->body_is_error)
+        return flow_feed(flow, data, len);
+    bool fits = flow->body.bytes + len <= reply->error_body_max;
+    if (fits && flow_feed(flow, data, len) == FLOW_OK)
+        return FLOW_OK;
+    /* Too long, or no budget for it: the HTTP status has to say it all. */
+    reply->error_body_max = 0;
+    slices_clear(&flow->body);
+    return FLOW_OK;
+}
+
 void
 call_reply_data(struct call *call, const uint8_t *data, size_t len)
 {
     if (call->phase >= CALL_ENDING)
         return;
-    enum flow_error error = flow_feed(&call->reply_flow, data, len);
+    enum flow_error error = feed(call, data, len);
     credit_reply_received(call, len);
     if (error != FLOW_OK)
         outcome_flow_error(call, error, true);
@@ -183,7 +216,6 @@ finish_message(struct call *call)
         outcome_flow_error(call, error, true);
         return;
     }
-    call->bytes_out = flow->out_bytes;
     pump(call);
     send_head(call);
 }
@@ -208,8 +240,6 @@ call_reply_end(struct call *call, const struct fields *trailers)
         }
         if (call->phase >= CALL_ENDING)
             return;
-    } else if (has_message) {
-        call->bytes_out = call->reply_flow.out_bytes;
     }
     if (call->reason == REASON_NONE || call->reply.status.code != RPC_OK)
         call->status = call->reply.status;
@@ -271,19 +301,6 @@ call_upstream_broken(struct call *call, uint32_t error)
 
 /* --- handing the outcome to the client --- */
 
-static void
-add_report(struct call *call)
-{
-    struct arena *arena = &call->arena;
-    if (call->path_chosen)
-        fields_add(&call->reply.trailers, TEXT("tributary-path"),
-                   text_of(stats_path_name(call->path)), FIELD_STATIC);
-    uint64_t overhead = record_overhead_ns(call, clock_now_ns());
-    fields_add(&call->reply.trailers, TEXT("tributary-overhead-us"),
-               arena_printf(arena, "%llu", (unsigned long long)(overhead / NS_PER_US)),
-               FIELD_STATIC_NAME | FIELD_NO_INDEX);
-}
-
 void
 reply_end(struct call *call)
 {
@@ -307,8 +324,9 @@ reply_end(struct call *call)
         call->down_ops->credit(call, call->request_owed);
         call->request_owed = 0;
     }
-    if (call->route && call->route->report)
-        add_report(call);
+    if (!call->head_sent)
+        call_filter_response(call);
+    add_report(call);
     call->down_ops->send_end(call);
 }
 

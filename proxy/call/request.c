@@ -24,14 +24,19 @@ may_fall_back(const struct call *call)
 }
 
 /* Providers that take nothing bare are Java's: compressed requests reach some of their services as
- * garbage. */
+ * garbage, and an encoding unknown to them is never answered. */
+static bool
+must_inflate(const struct call *call, bool takes_nothing_bare)
+{
+    return takes_nothing_bare && call->route->upstream->dialect == DIALECT_TRIPLE &&
+           call->request.encoding != ENCODING_IDENTITY;
+}
+
 static bool
 provider_wants_plain(const struct call *call)
 {
-    const struct upstream_conf *upstream = call->route->upstream;
-    bool framed_only = upstream->wire == UPSTREAM_WIRE_FRAMED || call->facts.endpoint_framed;
-    return framed_only && upstream->dialect == DIALECT_TRIPLE &&
-           call->request.encoding == ENCODING_GZIP;
+    return must_inflate(call, call->facts.endpoint_framed ||
+                                  call->route->upstream->wire == UPSTREAM_WIRE_FRAMED);
 }
 
 static void
@@ -46,6 +51,7 @@ fill_input(const struct call *call, struct path_input *in)
         .fast_share = call->fast_share,
         .facts = call->facts,
         .source_bare = bare,
+        .must_inflate = bare && provider_wants_plain(call),
         .first_known = bare || flow->reader.messages > 0,
         .length = flow_bare_length(flow),
         .complete = flow->first_complete,
@@ -101,7 +107,7 @@ wait_for_more(struct call *call)
     list_push_back(&worker->undecided, &call->undecided_node);
     if (!timer_running(&worker->undecided_timer))
         timers_start(&worker->ctx.timers, &worker->undecided_timer,
-                     call->times.head_read + 10 * NS_PER_MS);
+                     call->times.head_read + CALL_HEAD_ALONE_MS * NS_PER_MS);
 }
 
 void
@@ -173,7 +179,6 @@ call_request_end(struct call *call)
     if (call->phase == CALL_NEW || call->phase >= CALL_ENDING)
         return;
     enum flow_error error = flow_end(&call->request_flow);
-    call->bytes_in = call->request_flow.message_bytes;
     if (error != FLOW_OK)
         outcome_flow_error(call, error, false);
     else
@@ -240,6 +245,17 @@ close_attempt(struct call *call)
     call->request_queued = 0;
 }
 
+/* Still to be had from the start, and in the framed form: a bare body that goes on can be prefixed
+ * only where its length is known, and decompressed only when it has ended. */
+static bool
+can_go_framed(const struct call *call, bool inflate)
+{
+    const struct flow *flow = &call->request_flow;
+    if (!flow->kept_whole)
+        return false;
+    return flow->from == FORM_FRAMED || flow->ended || (flow->bare_length >= 0 && !inflate);
+}
+
 bool
 request_replayable(const struct call *call)
 {
@@ -268,7 +284,8 @@ request_try_again(struct call *call)
     }
     /* The other endpoint may be one that takes nothing bare. */
     bool refused = call->facts.endpoint_framed || call->facts.method_framed;
-    if (call->upstream_form == FORM_BARE && refused && may_fall_back(call)) {
+    if (call->upstream_form == FORM_BARE && refused && may_fall_back(call) &&
+        can_go_framed(call, provider_wants_plain(call))) {
         call->path = PATH_FRAMED;
         go_framed(call);
         call->request_flow.inflate = provider_wants_plain(call);
@@ -295,14 +312,14 @@ forget_reply(struct call *call)
 bool
 request_fall_back(struct call *call)
 {
-    if (!may_fall_back(call) || !call->request_flow.kept_whole || call->fell_back)
+    bool inflate = must_inflate(call, call->reply.refusal == REFUSAL_ENDPOINT);
+    if (!may_fall_back(call) || call->fell_back || !can_go_framed(call, inflate))
         return false;
     call->fell_back = true;
     call->refusal = call->reply.refusal;
     call->path = PATH_FALLBACK;
     go_framed(call);
-    call->request_flow.inflate =
-        call->refusal == REFUSAL_ENDPOINT && call->request.encoding == ENCODING_GZIP;
+    call->request_flow.inflate = inflate;
     call->up_ops->cancel(call, NGHTTP2_NO_ERROR, true);
     close_attempt(call);
     forget_reply(call);

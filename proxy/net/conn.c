@@ -9,6 +9,7 @@
 #include "proxy/net/conn.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "proxy/base/check.h"
 #include "proxy/base/clock.h"
@@ -233,6 +234,15 @@ set_peer(struct conn *conn)
         address_format((struct sockaddr *)&name, conn->peer, sizeof conn->peer);
 }
 
+static void
+start_server(struct conn *conn, struct tls_context *tls)
+{
+    set_peer(conn);
+    if (tls)
+        conn->tls = tls_session_new(tls, NULL, &conn->ctx->slab);
+    conn->open = true;
+}
+
 int
 conn_accept(struct ctx *ctx, uv_stream_t *server, struct tls_context *tls,
             const struct conn_events *events, void *owner, struct conn **out)
@@ -246,10 +256,28 @@ conn_accept(struct ctx *ctx, uv_stream_t *server, struct tls_context *tls,
         conn_discard(conn);
         return error;
     }
-    set_peer(conn);
-    if (tls)
-        conn->tls = tls_session_new(tls, NULL, &ctx->slab);
-    conn->open = true;
+    start_server(conn, tls);
+    *out = conn;
+    return 0;
+}
+
+int
+conn_adopt(struct ctx *ctx, int fd, bool is_unix, struct tls_context *tls,
+           const struct conn_events *events, void *owner, struct conn **out)
+{
+    struct conn *conn;
+    int error = conn_new(ctx, is_unix, events, owner, &conn);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    error = is_unix ? uv_pipe_open(&conn->pipe, fd) : uv_tcp_open(&conn->tcp, fd);
+    if (error) {
+        close(fd);
+        conn_discard(conn);
+        return error;
+    }
+    start_server(conn, tls);
     *out = conn;
     return 0;
 }

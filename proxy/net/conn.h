@@ -90,6 +90,10 @@ struct tls_context;
  * nothing is left open). */
 int conn_accept(struct ctx *ctx, uv_stream_t *server, struct tls_context *tls,
                 const struct conn_events *events, void *owner, struct conn **out);
+/* Server: takes over a connected descriptor (what a drain accepts behind libuv's back). 0 or a
+ * negative errno (then the descriptor is closed too). */
+int conn_adopt(struct ctx *ctx, int fd, bool is_unix, struct tls_context *tls,
+               const struct conn_events *events, void *owner, struct conn **out);
 /* Client: starts connecting; on_open follows, never before return. 0 or a negative errno at once.
  * timeout_ns covers TLS's handshake too; 0: none. server_name: whose certificate it must be; NULL:
  * the IP address's. */
