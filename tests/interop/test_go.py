@@ -28,7 +28,7 @@ CASES = """
     group_and_version_choose_the_implementation unknown_method_is_unimplemented
     unknown_service_is_unimplemented health_check sequential_500_calls
     concurrent_1000_calls_on_one_connection
-    status_without_message status_with_message_of_2_kib status_keeps_metadata details_arrive_in_order
+    status_without_message status_with_message_of_1_kib overlong_message_keeps_its_code status_keeps_metadata details_arrive_in_order
     details_of_unknown_type_arrive plain_error_is_a_business_error code_17_keeps_details_and_metadata
     deadline_expires_on_time_and_stops_the_provider deadline_of_a_stream_expires_and_stops_the_provider
     provider_sees_the_remaining_deadline no_deadline_stays_none cancelled_unary_call_stops_the_provider
@@ -295,7 +295,7 @@ def test_two_workers_serve_like_one(go_programs, own_provider, tmp_path):
         load = Load(go_programs["load-client"], proxy.address["main"], "-seconds", "2", "-rate", "500",
                     "-connections", "8", "-streams")
         report = load.result()
-        assert report["by_status"] == {"OK": 1000}, report
+        assert report["by_status"] == {"OK": report["calls"]}, report
         stats = proxy.stats()
         assert stats["routes"]["echo"]["started"] == stats["routes"]["echo"]["calls"]
     finally:
@@ -318,7 +318,8 @@ def test_two_providers_share_the_calls_and_one_may_die(go_programs, own_provider
         assert report["by_status"].get("Unavailable", 0) <= 32, report
         assert report["last_failure_ms"] <= killed_ms + 500, report
         load = Load(go_programs["load-client"], proxy.address["main"], "-seconds", "1", "-rate", "300")
-        assert load.result()["by_status"] == {"OK": 300}
+        report = load.result()
+        assert report["by_status"] == {"OK": report["calls"]}, report
     finally:
         proxy.stop()
         other.stop()
@@ -364,9 +365,11 @@ def test_provider_killed_under_load_and_started_again(go_programs, own_provider,
     assert report["wrong_replies"] == 0
     assert report["last_failure_ms"] - back_ms <= 2000, report
     assert report["last_ok_ms"] > back_ms + 2000, "calls did not go on after the restart"
-    # Backoff doubles from 50 ms to 1 s: some six dials in two seconds, jitter aside.
-    assert after["opened"] - before["opened"] <= 2, (before, after)
-    assert after["failures"] - before["failures"] <= 15, (before, after)
+    # Backoff doubles from 50 ms to 1 s: some six dials in two seconds, jitter aside. Dials that failed
+    # count as opened too.
+    failed = after["failures"] - before["failures"]
+    assert 1 <= failed <= 10, (before, after)
+    assert after["opened"] - before["opened"] - failed <= 2, (before, after)
     assert stats["listeners"]["main"]["accepted"] == 1, "the client's connection was lost"
     route_stats = stats["routes"]["echo"]
     assert route_stats["calls"] == route_stats["started"] == report["calls"]
@@ -395,6 +398,13 @@ def test_hup_under_load_loses_no_call(go_programs, own_provider, own_proxy):
     stats = own_proxy.stats()
     assert stats["listeners"]["main"]["accepted"] == 1
     assert endpoint(stats)["opened"] == 1, "the upstream did not change, so its connection must stay"
+
+
+def test_term_with_nothing_to_do_ends_at_once(own_provider, tmp_path):
+    proxy = Proxy(["main"], simple(own_provider), tmp_path).start()
+    start = time.monotonic()
+    proxy.stop()
+    assert time.monotonic() - start < 1, proxy.process.output()
 
 
 def test_term_under_load_lets_running_calls_end(go_programs, own_provider, tmp_path):

@@ -22,7 +22,8 @@ func statusCases() []testCase {
 	}
 	return append(all,
 		testCase{"status_without_message", statusWithoutMessage},
-		testCase{"status_with_message_of_2_kib", statusWithLongMessage},
+		testCase{"status_with_message_of_1_kib", statusWithLongMessage},
+		testCase{"overlong_message_keeps_its_code", overlongMessage},
 		testCase{"status_keeps_metadata", statusKeepsMetadata},
 		testCase{"details_arrive_in_order", detailsInOrder},
 		testCase{"details_of_unknown_type_arrive", detailsOfUnknownType},
@@ -50,9 +51,21 @@ func statusWithoutMessage(ctx context.Context, r *run) error {
 }
 
 func statusWithLongMessage(ctx context.Context, r *run) error {
-	message := strings.Repeat("é%", 700)
+	message := strings.Repeat("é%", 341)
 	o := r.say(ctx, &echopb.SayRequest{Fail: &echopb.Failure{Code: 3, Message: message}})
 	return o.wantStatus(codes.InvalidArgument, message)
+}
+
+// The proxy may shorten what would be too long for a client's header list: the message first, the
+// code never.
+func overlongMessage(ctx context.Context, r *run) error {
+	message := strings.Repeat("long é% ", 2500)
+	o := r.say(ctx, &echopb.SayRequest{Fail: &echopb.Failure{Code: 3, Message: message}})
+	got := o.status.Message()
+	if o.code() != codes.InvalidArgument || len(got) < 1024 || !strings.HasPrefix(message, got) {
+		return fmt.Errorf("status %v with %d bytes of message, want the first 1024 or more of %d", o.code(), len(got), len(message))
+	}
+	return nil
 }
 
 // A status may come with all metadata in the trailers (Trailers-Only), or in both places.
