@@ -275,6 +275,18 @@ on_ng_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *use
     return 0;
 }
 
+/* grpc-go's client says goodbye with its own last stream id where ours belongs. nghttp2 makes that
+ * a PROTOCOL_ERROR; it is an ordinary end. */
+static int
+on_ng_invalid_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                         void *user_data)
+{
+    (void)session, (void)error;
+    if (frame->hd.type == NGHTTP2_GOAWAY)
+        h2_end(user_data, UV_EOF, "GOAWAY");
+    return 0;
+}
+
 static int
 on_ng_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *user_data)
 {
@@ -295,6 +307,8 @@ new_callbacks(void)
     nghttp2_session_callbacks_set_on_invalid_header_callback2(callbacks, on_ng_invalid_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_ng_data_chunk);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_ng_frame_recv);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks,
+                                                                 on_ng_invalid_frame_recv);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_ng_stream_close);
     h2_send_callbacks(callbacks);
     return callbacks;

@@ -138,6 +138,28 @@ streams_above_a_goaways_last_id_were_not_processed(void **state)
     h2_lab_close(lab);
 }
 
+/* The bytes of grpc-go's client when it closes: its own stream id, and a reason. */
+static void
+a_clients_goodbye_is_no_protocol_error(void **state)
+{
+    struct h2_lab *lab = h2_lab_server(*state, NULL);
+    lab_expect_served(lab, 1);
+    lab_frame(lab, F_GOAWAY, 0, 0, "\0\0\0\1\0\0\0\0client transport closing", 32);
+    lab_send(lab);
+    loop_until(*state, &lab->server.down);
+    assert_int_equal(lab->server.down_error, UV_EOF);
+    assert_string_equal(lab->server.down_text, "GOAWAY");
+    assert_int_equal(lab->calls[0].resets, 0);
+    h2_lab_close(lab);
+
+    lab = h2_lab_server(*state, NULL);
+    lab_goaway(lab, 0, 0);
+    lab_send(lab);
+    loop_until(*state, &lab->server.down);
+    assert_string_equal(lab->server.down_text, "GOAWAY");
+    h2_lab_close(lab);
+}
+
 static void
 used_up_stream_ids_end_the_capacity(void **state)
 {
@@ -323,6 +345,7 @@ main(void)
         loop_test(an_idle_client_drains_at_once),
         loop_test(pings_are_answered_and_ours_are_reported),
         loop_test(streams_above_a_goaways_last_id_were_not_processed),
+        loop_test(a_clients_goodbye_is_no_protocol_error),
         loop_test(used_up_stream_ids_end_the_capacity),
         loop_test(lowered_stream_limits_hold_at_once),
         loop_test(an_early_reply_counts_before_the_reset_behind_it),
