@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import bench_report
 import bench_targets
-from bench_load import find_build, load, parse_size
+from bench_load import find_build, load, parse_size, prime
 from bench_targets import TARGETS, Provider
 
 DEFAULTS = {
@@ -128,6 +128,10 @@ def check_path(scenario, target, before, calls):
 
 def run_once(options, scenario, target, seconds):
     """One round of a scenario; the load generator's report with the proof of what ran."""
+    if not options.addr and scenario not in options.primed:
+        options.primed.add(scenario)
+        codec = [] if scenario.serialization == "proto" else ["--codec", scenario.serialization]
+        prime(options.loadgen, options.load_core, target, codec)
     provider_before = target.provider.counts() if target.provider else None
     path_before = target.counts()
     warmup = min(options.warmup, seconds / 2)
@@ -358,6 +362,7 @@ def main(argv=None):
         if lists:
             sys.exit(f"run_single takes one value each; several in {', '.join(lists)}")
     options.loadgen, options.tools = find_build(options.build)
+    options.primed = set()
     return run_all(options)
 
 

@@ -40,3 +40,9 @@ def load(folder, core, target, args):
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr}{done.stdout}")
     return json.loads(done.stdout)
+
+
+def prime(folder, core, target, args=()):
+    """Two calls, one after the other: a proxy that learns (call = auto) has then learnt what the
+    method is. Without it, the first hundred calls of 1 MiB, all at once, would show the learning."""
+    load(folder, core, target, ["--connections", 1, "--in-flight", 1, "--warmup-count", 1, "--count", 1, *args])

@@ -51,7 +51,8 @@ CALLS = [
      ["--text", "hello", "--metadata", "x-user=ada", "--deadline-ms", "2000"]),
     ("A failing unary call: a JSON error comes back, a gRPC status goes on", "Fail",
      ["--text", "code=5 text=no such greeting", "--expect-status", "5"]),
-    ("A server stream: framed on both sides, each message passed on at once", "Down",
+    ("A server stream: one whole message could be unary, so it is tried bare, refused (415), and learnt;"
+     " then framed, each message passed on at once", "Down",
      ["--type", "server", "--text", "count=3 size=8"]),
     ("A client stream", "Up", ["--type", "client", "--messages", "3", "--size", "20"]),
     ("A bidirectional stream, each message after the echo of the last", "Chat",
