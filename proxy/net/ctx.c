@@ -56,6 +56,8 @@ on_trim(struct timer *timer)
 static void
 note_activity(struct ctx *ctx)
 {
+    if (ctx->resting)
+        return;
     ctx->trims_left = TRIMS_AFTER_ACTIVITY;
     if (!timer_running(&ctx->trim))
         timers_start(&ctx->timers, &ctx->trim, ctx->turn_ns + NS_PER_S);
@@ -142,6 +144,13 @@ ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget
     ctx->read_buffer = mem_alloc(CTX_READ_BYTES);
     ctx->trim.on_due = on_trim;
     return 0;
+}
+
+void
+ctx_rest(struct ctx *ctx)
+{
+    ctx->resting = true;
+    timers_stop(&ctx->timers, &ctx->trim);
 }
 
 void

@@ -53,10 +53,14 @@ struct ctx {
     struct timer trim; /* once a second while anything happened: gives memory back */
     /* trims until memory that lay unused is given back; then the timer rests */
     unsigned trims_left;
+    bool resting; /* ctx_rest() */
     void *owner; /* struct worker */
 };
 
 int ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget);
+/* The end is near: memory need not be given back any more, and waiting to do so must not keep the
+ * loop alive. */
+void ctx_rest(struct ctx *ctx);
 void ctx_close(struct ctx *ctx); /* stops its handles; the loop then ends by itself */
 void ctx_fini(struct ctx *ctx);  /* after the loop ended */
 void ctx_defer(struct ctx *ctx, struct deferred *deferred); /* again before it ran: no effect */

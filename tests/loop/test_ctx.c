@@ -119,6 +119,24 @@ chunks_go_back_to_the_heap_after_a_burst(void **state)
     assert_true(fixture->ctx.chunks.free_count[CHUNK_CLASSES - 1] <= 2);
 }
 
+/* Without it a worker that is told to stop lives on for three more seconds. */
+static void
+a_resting_context_does_not_keep_the_loop_alive(void **state)
+{
+    struct loop_fixture *fixture = *state;
+    struct job job = job_on(fixture);
+    list_init(&job.deferred.node);
+    ctx_defer(&fixture->ctx, &job.deferred);
+    ctx_flush(&fixture->ctx);
+    assert_true(uv_loop_alive(fixture->ctx.loop));
+    ctx_rest(&fixture->ctx);
+    assert_false(uv_loop_alive(fixture->ctx.loop));
+    ctx_defer(&fixture->ctx, &job.deferred);
+    ctx_flush(&fixture->ctx);
+    assert_int_equal(job.ran, 2);
+    assert_false(uv_loop_alive(fixture->ctx.loop));
+}
+
 static void
 nghttp2_gets_its_memory_from_the_slab(void **state)
 {
@@ -147,6 +165,8 @@ main(void)
         cmocka_unit_test_setup_teardown(graves_left_at_the_end_are_buried_by_fini, loop_setup,
                                         loop_teardown),
         cmocka_unit_test_setup_teardown(chunks_go_back_to_the_heap_after_a_burst, loop_setup,
+                                        loop_teardown),
+        cmocka_unit_test_setup_teardown(a_resting_context_does_not_keep_the_loop_alive, loop_setup,
                                         loop_teardown),
         cmocka_unit_test_setup_teardown(nghttp2_gets_its_memory_from_the_slab, loop_setup,
                                         loop_teardown),
