@@ -49,13 +49,19 @@ func wantBetween(what string, got, low, high time.Duration) error {
 	return nil
 }
 
+// overtaken: dubbo-go's handler answers its own expired context, as code 17, and may do so before
+// the client's clock fires. A proxy that owns the deadline must not let that happen.
+func (r *run) overtaken(o *outcome) bool {
+	return r.direct && o.code() == codes.Code(17) && o.status.Message() == "context deadline exceeded"
+}
+
 func deadlineExpires(ctx context.Context, r *run) error {
 	return r.cancelledBy(ctx, func() error {
 		short, stop := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer stop()
 		start := time.Now()
 		o := r.say(short, &echopb.SayRequest{DelayMs: 5000})
-		if o.code() != codes.DeadlineExceeded {
+		if o.code() != codes.DeadlineExceeded && !r.overtaken(o) {
 			return fmt.Errorf("status %v %q", o.code(), o.status.Message())
 		}
 		return wantBetween("the call", time.Since(start), 190*time.Millisecond, 900*time.Millisecond)
@@ -68,7 +74,7 @@ func deadlineOfStream(ctx context.Context, r *run) error {
 		defer stop()
 		start := time.Now()
 		o := r.all(short, "Expand", &echopb.SayRequest{Count: 2, GapMs: 5000})
-		if o.code() != codes.DeadlineExceeded || len(o.replies) != 1 {
+		if (o.code() != codes.DeadlineExceeded && !r.overtaken(o)) || len(o.replies) != 1 {
 			return fmt.Errorf("status %v %q after %d replies", o.code(), o.status.Message(), len(o.replies))
 		}
 		return wantBetween("the call", time.Since(start), 290*time.Millisecond, 900*time.Millisecond)
