@@ -11,6 +11,7 @@
 #include "proxy/base/clock.h"
 #include "proxy/base/mem.h"
 #include "proxy/exports_private.h"
+#include "proxy/wire/percent.h"
 
 #include <stdio.h>
 
@@ -145,9 +146,14 @@ struct metrics {
     struct strbuf samples[FAMILY_COUNT];
 };
 
+/* UTF-8, as the format wants it: one bad byte would cost the whole scrape. */
 static void
 add_label(struct strbuf *out, const char *name, struct text value)
 {
+    char memory[256];
+    struct arena arena;
+    arena_init(&arena, memory, sizeof(memory));
+    value = percent_utf8(&arena, value);
     strbuf_addf(out, "%s=\"", name);
     for (size_t i = 0; i < value.len; i++) {
         char byte = value.ptr[i];
@@ -159,6 +165,7 @@ add_label(struct strbuf *out, const char *name, struct text value)
             strbuf_add_char(out, byte);
     }
     strbuf_add_char(out, '"');
+    arena_fini(&arena);
 }
 
 /* A sample up to its value; le: a bucket's bound, NULL for other samples. */

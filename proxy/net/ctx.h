@@ -54,7 +54,7 @@ struct ctx {
     /* trims until memory that lay unused is given back; then the timer rests */
     unsigned trims_left;
     bool resting; /* ctx_rest() */
-    void *owner; /* struct worker */
+    void *owner;  /* struct worker */
 };
 
 int ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget);
