@@ -20,17 +20,33 @@ def free_port():
         return sock.getsockname()[1]
 
 
+def listens(pid, port):
+    """Whether this very process listens on the port: a free port may have been taken meanwhile, and
+    load must never reach somebody else's server."""
+    inodes = {
+        fields[9]
+        for fields in map(str.split, pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:])
+        if fields[3] == "0A" and int(fields[1].partition(":")[2], 16) == port
+    }
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            name = os.readlink(link)
+        except OSError:
+            continue
+        if name.startswith("socket:[") and name[8:-1] in inodes:
+            return True
+    return False
+
+
 def wait_for_port(port, process, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end_at = time.monotonic() + seconds
+    while time.monotonic() < end_at:
         if process.poll() is not None:
             raise RuntimeError(f"{process.args} ended with {process.returncode} at start")
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        if listens(process.pid, port):
             return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"{process.args} does not listen")
+        time.sleep(0.05)
+    raise RuntimeError(f"{process.args} does not listen on {port}")
 
 
 def pinned(core, command):
@@ -239,6 +255,7 @@ class Tributary(Target):
             "ini",
             f"""[proxy]
 workers = 1
+buffer_budget = 512M
 admin = 127.0.0.1:{self.admin}
 log_level = warn
 watch = off
@@ -299,7 +316,7 @@ class TributaryUnmerged(TributaryUnary):
     def command(self):
         command = super().command()
         path = pathlib.Path(command[-1])
-        path.write_text(path.read_text().replace("workers = 1\n", "workers = 1\nmerge_writes = off\n"))
+        path.write_text(path.read_text().replace("watch = off\n", "watch = off\nmerge_writes = off\n"))
         return command
 
 

@@ -175,7 +175,8 @@ count_call(const struct caller_outcome *outcome)
     }
     load.failed++;
     if (load.shown++ < PROBLEMS_SHOWN)
-        fprintf(stderr, "loadgen: status %d: %s\n", outcome->status, outcome->problem);
+        fprintf(stderr, "loadgen: status %d: %s%s%s\n", outcome->status, outcome->problem,
+                outcome->message[0] ? ": " : "", outcome->message);
 }
 
 static void

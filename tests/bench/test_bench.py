@@ -1,8 +1,10 @@
 """bench.py end to end on a tiny grid: files, names, keys, report, and that a false claim fails."""
 
 import json
+import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -143,3 +145,17 @@ def test_proxy_cost_and_plots(tmp_path):
         return
     bench_report.write(tmp_path)
     assert (tmp_path / "plot_unary_proto_none.svg").exists() and (tmp_path / "plot_unary_proto_none.png").exists()
+
+
+def test_load_never_reaches_somebody_elses_server():
+    """The port is taken by another process (this one): the target must not be used."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert bench_targets.listens(os.getpid(), port)
+        sleeper = subprocess.Popen(["sleep", "60"])
+        try:
+            with pytest.raises(RuntimeError, match="does not listen"):
+                bench_targets.wait_for_port(port, sleeper, seconds=0.3)
+        finally:
+            sleeper.kill()
+            sleeper.wait()

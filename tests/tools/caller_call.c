@@ -397,6 +397,7 @@ caller_call_judge(struct caller_call *call, uint32_t error_code)
         judge_text(call);
     return (struct caller_outcome){.status = status,
                                    .problem = call->problem,
+                                   .message = call->message,
                                    .start_ns = call->start_ns,
                                    .bytes = call->message_bytes + call->reply_bytes};
 }

@@ -54,6 +54,7 @@ struct caller_config {
 struct caller_outcome {
     int status;          /* gRPC code */
     const char *problem; /* NULL: exactly what was expected */
+    const char *message; /* grpc-message, as on the wire; "" for none; during done() */
     uint64_t start_ns;
     uint64_t end_ns;
     uint64_t bytes; /* of messages, both directions */

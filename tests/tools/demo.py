@@ -130,7 +130,7 @@ def wait_until_ready(admin, proxy, seconds=20):
             sys.exit(f"the proxy ended with {proxy.returncode} at start")
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(f"http://127.0.0.1:{admin}/ready", timeout=1) as reply:
-                if reply.status == 200:
+                if reply.status == 200 and proxy.poll() is None:
                     return
         time.sleep(0.05)
     sys.exit("the proxy is not ready")

@@ -42,7 +42,8 @@ on_done(struct caller_engine *e, unsigned slot, const struct caller_outcome *out
     run.bytes += outcome->bytes;
     peer_histogram_add(&run.latency_ns, outcome->end_ns - outcome->start_ns);
     if (outcome->problem && run.failed++ < PROBLEMS_SHOWN)
-        fprintf(stderr, "echo-caller: status %d: %s\n", outcome->status, outcome->problem);
+        fprintf(stderr, "echo-caller: status %d: %s%s%s\n", outcome->status, outcome->problem,
+                outcome->message[0] ? ": " : "", outcome->message);
     if (run.started < run.wanted)
         start_call(slot);
     else if (run.ended == run.wanted)
