@@ -1,91 +1,148 @@
 /*
  * One upstream on one worker. Owns its endpoints; knows how to choose one.
+ *
+ * Choosing: two passes. First among the healthy ones, so that a dead endpoint costs nobody a dial;
+ * only when there is none also among those that failed last, whose backoff is over. Their pools
+ * dial by themselves, which is how they come back into the first pass.
  */
 #include "upstream/cluster.h"
 
-#include <stdio.h>
+/* --- letting go --- */
 
-#include "upstream/client_conn.h"
+/* Nobody uses it any more: connections close, and when they have, it goes. */
+static void
+let_go(struct endpoint *endpoint)
+{
+    if (endpoint->active == 0)
+        endpoint_drain(endpoint);
+}
 
 static void
 sweep(struct cluster *cluster)
 {
     list_for_each_safe (node, &cluster->leaving) {
         struct endpoint *endpoint = list_entry(node, struct endpoint, node);
+        let_go(endpoint);
         if (endpoint_idle(endpoint))
             endpoint_free(endpoint);
     }
+    if (cluster->gone)
+        for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+            let_go(cluster->endpoints[i]);
 }
 
 static void
-on_later(struct deferred *deferred)
+on_sweep(struct deferred *deferred)
 {
-    struct cluster *cluster = container_of(deferred, struct cluster, later);
-    list_for_each_safe (node, &cluster->endpoints)
-        endpoint_serve(list_entry(node, struct endpoint, node));
-    sweep(cluster);
+    sweep(container_of(deferred, struct cluster, sweep));
 }
 
 void
-cluster_serve_later(struct cluster *cluster)
+cluster_leave(struct cluster *cluster, struct endpoint *endpoint)
 {
-    if (cluster->waiting > 0 || !list_empty(&cluster->leaving))
-        ctx_defer(&cluster->worker->ctx, &cluster->later);
+    endpoint->active--;
+    if (endpoint->leaving && endpoint->active == 0)
+        ctx_defer(&cluster->worker->ctx, &cluster->sweep);
 }
 
-void
-cluster_sweep_later(struct cluster *cluster)
+static struct endpoint *
+endpoint_of(struct target *target)
 {
-    ctx_defer(&cluster->worker->ctx, &cluster->later);
+    return container_of(target, struct endpoint, target);
+}
+
+static void
+on_change(struct target *target)
+{
+    struct endpoint *endpoint = endpoint_of(target);
+    endpoint_show(endpoint);
+    if (endpoint->leaving)
+        ctx_defer(&target->worker->ctx, &endpoint->cluster->sweep);
+}
+
+static void
+on_trouble(struct target *target)
+{
+    (void)target;
 }
 
 /* --- endpoints --- */
 
 static bool
-same_address(const struct address *a, const struct address *b)
+same(const struct endpoint *endpoint, struct text name, const struct address *address)
 {
-    return a->len == b->len && memcmp(&a->storage, &b->storage, a->len) == 0;
+    const struct target *target = &endpoint->target;
+    return text_eq(target->name, name) && target->address.len == address->len &&
+           memcmp(&target->address.storage, &address->storage, address->len) == 0;
 }
 
+/* Takes it out of where it is. */
 static struct endpoint *
-find(struct cluster *cluster, struct text name, const struct address *address)
+take_known(struct cluster *cluster, struct text name, const struct address *address)
 {
-    list_for_each (node, &cluster->endpoints) {
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++) {
+        struct endpoint *endpoint = cluster->endpoints[i];
+        if (!endpoint || !same(endpoint, name, address))
+            continue;
+        cluster->endpoints[i] = NULL;
+        return endpoint;
+    }
+    list_for_each (node, &cluster->leaving) {
         struct endpoint *endpoint = list_entry(node, struct endpoint, node);
-        if (text_eq(text_of(endpoint->name), name) && same_address(&endpoint->address, address))
-            return endpoint;
+        if (!same(endpoint, name, address))
+            continue;
+        list_unlink(node);
+        endpoint_set_leaving(endpoint, false);
+        return endpoint;
     }
     return NULL;
 }
 
-static void
-leave(struct cluster *cluster, struct endpoint *endpoint)
+static struct endpoint *
+make(struct cluster *cluster, struct text name, const struct address *address)
 {
-    list_unlink(&endpoint->node);
-    list_push_back(&cluster->leaving, &endpoint->node);
-    endpoint_drain(endpoint);
+    struct target target = {
+        .worker = cluster->worker,
+        .conf = cluster->conf,
+        .upstream = cluster->name,
+        .name = name,
+        .address = *address,
+        .waiting = &cluster->waiting,
+        .on_change = on_change,
+        .on_trouble = on_trouble,
+    };
+    struct endpoint *endpoint = endpoint_new(cluster, &target);
+    endpoint_warm(endpoint);
+    return endpoint;
 }
 
-void
-cluster_set_endpoints(struct cluster *cluster, const struct text *names,
-                      const struct address *addresses, unsigned count)
+static void
+set_leaving(struct cluster *cluster, struct endpoint *endpoint)
 {
-    struct list kept;
-    list_init(&kept);
+    endpoint->target.conf = cluster->conf; /* the one it had goes with its snapshot */
+    list_push_back(&cluster->leaving, &endpoint->node);
+    endpoint_set_leaving(endpoint, true);
+}
+
+/* The addresses it has now: those that stay are kept, others leave. */
+static void
+set_endpoints(struct cluster *cluster, const struct text *names, const struct address *addresses,
+              unsigned count)
+{
+    struct endpoint **kept = mem_alloc((count + 1) * sizeof(*kept));
     for (unsigned i = 0; i < count; i++) {
-        struct endpoint *endpoint = find(cluster, names[i], &addresses[i]);
-        if (!endpoint)
-            endpoint = endpoint_new(cluster, names[i], &addresses[i]);
-        list_unlink(&endpoint->node);
-        list_push_back(&kept, &endpoint->node);
+        kept[i] = take_known(cluster, names[i], &addresses[i]);
+        if (!kept[i])
+            kept[i] = make(cluster, names[i], &addresses[i]);
+        kept[i]->target.conf = cluster->conf;
     }
-    while (!list_empty(&cluster->endpoints))
-        leave(cluster, list_first(&cluster->endpoints, struct endpoint, node));
-    list_splice(&cluster->endpoints, &kept);
-    cluster->endpoint_count = 0;
-    list_for_each (node, &cluster->endpoints)
-        cluster->endpoint_count++;
-    cluster_sweep_later(cluster);
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        if (cluster->endpoints[i])
+            set_leaving(cluster, cluster->endpoints[i]);
+    mem_free(cluster->endpoints);
+    cluster->endpoints = kept;
+    cluster->endpoint_count = count;
+    ctx_defer(&cluster->worker->ctx, &cluster->sweep);
 }
 
 static void
@@ -100,48 +157,46 @@ set_static_endpoints(struct cluster *cluster)
             continue;
         names[count++] = conf->endpoints[i];
     }
-    cluster_set_endpoints(cluster, names, addresses, count);
+    set_endpoints(cluster, names, addresses, count);
     mem_free(names);
     mem_free(addresses);
 }
 
 /* --- choosing --- */
 
+/* The first good one from `index` on, in a ring; not `avoid`. */
 static struct endpoint *
-nth(struct cluster *cluster, uint32_t index)
+good_from(const struct cluster *cluster, uint32_t index, const struct endpoint *avoid, bool healthy)
 {
-    struct list *node = cluster->endpoints.next;
-    while (index-- > 0)
-        node = node->next;
-    return list_entry(node, struct endpoint, node);
-}
-
-/* The first usable one from `index` on, in a ring; not `avoid`. */
-static struct endpoint *
-usable_from(struct cluster *cluster, uint32_t index, const struct endpoint *avoid)
-{
-    struct endpoint *endpoint = nth(cluster, index);
     for (uint32_t i = 0; i < cluster->endpoint_count; i++) {
-        if (endpoint != avoid && endpoint_usable(endpoint))
+        struct endpoint *endpoint = cluster->endpoints[index];
+        bool good = healthy ? endpoint_healthy(endpoint) : endpoint_usable(endpoint);
+        if (good && endpoint != avoid)
             return endpoint;
-        struct list *next = endpoint->node.next;
-        if (next == &cluster->endpoints)
-            next = next->next;
-        endpoint = list_entry(next, struct endpoint, node);
+        if (++index == cluster->endpoint_count)
+            index = 0;
     }
     return NULL;
 }
 
 static struct endpoint *
-pick_least(struct cluster *cluster, const struct endpoint *avoid)
+pick_least(struct cluster *cluster, const struct endpoint *avoid, bool healthy)
 {
     struct rng *rng = &cluster->worker->ctx.rng;
     uint32_t first = rng_below(rng, cluster->endpoint_count);
     uint32_t second = rng_below(rng, cluster->endpoint_count - 1);
     second += second >= first; /* two different ones */
-    struct endpoint *a = usable_from(cluster, first, avoid),
-                    *b = usable_from(cluster, second, avoid);
-    return !a || !b ? a : b->active < a->active ? b : a;
+    struct endpoint *a = good_from(cluster, first, avoid, healthy);
+    struct endpoint *b = a ? good_from(cluster, second, avoid, healthy) : NULL;
+    return b && b->active < a->active ? b : a;
+}
+
+static struct endpoint *
+pick(struct cluster *cluster, const struct endpoint *avoid, bool healthy)
+{
+    if (cluster->conf->lb_policy == LB_LEAST_REQUEST)
+        return pick_least(cluster, avoid, healthy);
+    return good_from(cluster, cluster->next++ % cluster->endpoint_count, avoid, healthy);
 }
 
 struct endpoint *
@@ -149,110 +204,124 @@ cluster_pick(struct cluster *cluster, const struct endpoint *avoid)
 {
     if (cluster->endpoint_count == 0)
         return NULL;
-    if (cluster->endpoint_count == 1) {
-        struct endpoint *only = nth(cluster, 0);
-        return endpoint_usable(only) ? only : NULL;
-    }
-    struct endpoint *endpoint;
-    if (cluster->conf->lb_policy == LB_ROUND_ROBIN)
-        endpoint = usable_from(cluster, cluster->next++ % cluster->endpoint_count, avoid);
-    else
-        endpoint = pick_least(cluster, avoid);
-    if (!endpoint && avoid && endpoint_usable(avoid))
-        endpoint = usable_from(cluster, 0, NULL);
-    return endpoint;
+    if (cluster->endpoint_count == 1)
+        return endpoint_usable(cluster->endpoints[0]) ? cluster->endpoints[0] : NULL;
+    struct endpoint *endpoint = pick(cluster, avoid, true);
+    if (!endpoint && avoid && endpoint_healthy(avoid))
+        endpoint = good_from(cluster, 0, NULL, true);
+    return endpoint ? endpoint : pick(cluster, NULL, false);
 }
 
 const char *
 cluster_last_error(const struct cluster *cluster)
 {
-    list_for_each (node, &cluster->endpoints) {
-        const struct endpoint *endpoint = list_entry(node, struct endpoint, node);
-        if (endpoint->error[0])
-            return endpoint->error;
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++) {
+        const char *error = endpoint_error(cluster->endpoints[i]);
+        if (error[0])
+            return error;
     }
     return "it has no endpoints";
 }
 
 /* --- life --- */
 
-void
-cluster_update(struct cluster *cluster, const struct upstream_conf *conf)
+/* Whether connections made by the one are not what the other asks for. */
+static bool
+differs(const struct upstream_conf *a, const struct upstream_conf *b)
 {
-    struct snapshot *old = cluster->snapshot;
-    cluster->snapshot = snapshot_ref(cluster->worker->snapshot);
+    return a->tls_on != b->tls_on || !text_eq(a->tls_ca, b->tls_ca) ||
+           !text_eq(a->tls_cert, b->tls_cert) || !text_eq(a->tls_key, b->tls_key) ||
+           !text_eq(a->tls_server_name, b->tls_server_name);
+}
+
+void
+cluster_update(struct cluster *cluster, struct snapshot *snapshot, const struct upstream_conf *conf)
+{
+    struct snapshot *old_snapshot = cluster->snapshot;
+    const struct upstream_conf *old = cluster->conf;
+    cluster->snapshot = snapshot_ref(snapshot);
     cluster->conf = conf;
+    list_for_each (node, &cluster->leaving)
+        list_entry(node, struct endpoint, node)->target.conf = conf;
+    if (old && differs(old, conf))
+        for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+            endpoint_drain(cluster->endpoints[i]);
     set_static_endpoints(cluster);
-    if (old)
-        snapshot_unref(old);
+    if (old_snapshot)
+        snapshot_unref(old_snapshot);
 }
 
 struct cluster *
-cluster_new(struct worker *worker, const struct upstream_conf *conf)
+cluster_new(struct worker *worker, struct snapshot *snapshot, const struct upstream_conf *conf)
 {
     struct cluster *cluster = mem_new(struct cluster);
     cluster->worker = worker;
     cluster->name = text_dup(conf->name);
     list_init(&cluster->node);
-    list_init(&cluster->endpoints);
     list_init(&cluster->leaving);
-    list_init(&cluster->later.node);
-    cluster->later.run = on_later;
-    cluster_update(cluster, conf);
+    list_init(&cluster->sweep.node);
+    cluster->sweep.run = on_sweep;
+    cluster_update(cluster, snapshot, conf);
     return cluster;
-}
-
-static void
-check_endpoint(struct endpoint *endpoint, uint64_t now_ns)
-{
-    list_for_each_safe (node, &endpoint->connections)
-        client_conn_check(client_conn_of(node), now_ns);
-    list_for_each_safe (other, &endpoint->retired)
-        client_conn_check(client_conn_of(other), now_ns);
 }
 
 void
 cluster_check(struct cluster *cluster, uint64_t now_ns)
 {
-    list_for_each_safe (node, &cluster->endpoints)
-        check_endpoint(list_entry(node, struct endpoint, node), now_ns);
-    list_for_each_safe (other, &cluster->leaving)
-        check_endpoint(list_entry(other, struct endpoint, node), now_ns);
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        endpoint_check(cluster->endpoints[i], now_ns);
+    list_for_each (node, &cluster->leaving)
+        endpoint_check(list_entry(node, struct endpoint, node), now_ns);
 }
 
 void
-cluster_drain(struct cluster *cluster)
+cluster_set_gone(struct cluster *cluster)
 {
-    while (!list_empty(&cluster->endpoints))
-        leave(cluster, list_first(&cluster->endpoints, struct endpoint, node));
-    cluster->endpoint_count = 0;
-    cluster_sweep_later(cluster);
+    cluster->gone = true;
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        endpoint_set_leaving(cluster->endpoints[i], true);
+    ctx_defer(&cluster->worker->ctx, &cluster->sweep);
 }
 
 void
 cluster_close(struct cluster *cluster)
 {
-    cluster->closing = true;
-    cluster_drain(cluster);
-    list_for_each_safe (node, &cluster->leaving)
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        endpoint_close(cluster->endpoints[i]);
+    list_for_each (node, &cluster->leaving)
         endpoint_close(list_entry(node, struct endpoint, node));
 }
 
-bool
-cluster_idle(const struct cluster *cluster)
+void
+cluster_abort(struct cluster *cluster)
 {
-    struct cluster *mutable = (struct cluster *)cluster;
-    sweep(mutable);
-    return list_empty(&cluster->endpoints) && list_empty(&cluster->leaving);
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        endpoint_abort(cluster->endpoints[i]);
+    list_for_each (node, &cluster->leaving)
+        endpoint_abort(list_entry(node, struct endpoint, node));
+}
+
+bool
+cluster_idle(struct cluster *cluster)
+{
+    sweep(cluster);
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        if (!endpoint_idle(cluster->endpoints[i]))
+            return false;
+    return cluster->gone && list_empty(&cluster->leaving);
 }
 
 void
 cluster_free(struct cluster *cluster)
 {
-    sweep(cluster);
+    list_for_each_safe (node, &cluster->leaving)
+        endpoint_free(list_entry(node, struct endpoint, node));
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        endpoint_free(cluster->endpoints[i]);
     list_unlink(&cluster->node);
-    list_unlink(&cluster->later.node);
+    list_unlink(&cluster->sweep.node);
     snapshot_unref(cluster->snapshot);
+    mem_free(cluster->endpoints);
     mem_free(cluster->name);
     mem_free(cluster);
 }

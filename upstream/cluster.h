@@ -2,7 +2,8 @@
  * One [upstream] section on one worker: its endpoints, and the choice between them.
  *
  * Matched by name across reloads: endpoints whose address stays keep their connections, facts and
- * health.
+ * health. A cluster that is no longer named (gone) keeps its endpoints for the calls that began
+ * before.
  */
 #ifndef TRIBUTARY_UPSTREAM_CLUSTER_H
 #define TRIBUTARY_UPSTREAM_CLUSTER_H
@@ -15,31 +16,31 @@ struct cluster {
     struct snapshot *snapshot;        /* a reference: holds conf */
     const struct upstream_conf *conf; /* of the newest snapshot that names it */
     char *name;
-    struct list endpoints, leaving; /* struct endpoint */
+    struct endpoint **endpoints; /* an array: picking is by index */
     uint32_t endpoint_count;
+    struct list leaving;   /* struct endpoint: no longer named, still in use */
     uint32_t waiting;      /* calls without a stream, over all endpoints: bounded by max_pending */
     uint32_t next;         /* round_robin */
-    struct deferred later; /* serve waiting calls and sweep, at the end of the turn */
-    bool closing;
+    struct deferred sweep; /* at the end of the turn: lets go of what is leaving and unused */
+    bool gone;
 };
 
-struct cluster *cluster_new(struct worker *worker, const struct upstream_conf *conf);
-void cluster_update(struct cluster *cluster, const struct upstream_conf *conf);
-/* The addresses it has now (config or a resolver): those that stay are kept, others drain. names[i]
- * is shown in stats. */
-void cluster_set_endpoints(struct cluster *cluster, const struct text *names,
-                           const struct address *addresses, unsigned count);
-/* An endpoint by lb_policy; not `avoid` (may be NULL) where there is another. NULL: none is usable
- * now. */
+/* conf belongs to `snapshot`, of which the cluster takes a reference. */
+struct cluster *
+cluster_new(struct worker *worker, struct snapshot *snapshot, const struct upstream_conf *conf);
+void cluster_update(struct cluster *cluster, struct snapshot *snapshot,
+                    const struct upstream_conf *conf);
+/* An endpoint by lb_policy; not `avoid` (may be NULL) where there is another, and one that failed
+ * last only where there is no better one. NULL: none is usable now. */
 struct endpoint *cluster_pick(struct cluster *cluster, const struct endpoint *avoid);
-const char *cluster_last_error(
-    const struct cluster *cluster); /* why none is usable; constant until the next event */
-void cluster_serve_later(struct cluster *cluster);
-void cluster_sweep_later(struct cluster *cluster);
-void cluster_check(struct cluster *cluster, uint64_t now_ns); /* once a second */
-void cluster_drain(struct cluster *cluster);
-void cluster_close(struct cluster *cluster);
-bool cluster_idle(const struct cluster *cluster); /* nothing open and nobody waiting */
-void cluster_free(struct cluster *cluster);
+/* Why none is usable; constant until the next event. */
+const char *cluster_last_error(const struct cluster *cluster);
+void cluster_leave(struct cluster *cluster, struct endpoint *endpoint); /* a call is done with it */
+void cluster_check(struct cluster *cluster, uint64_t now_ns);           /* once a second */
+void cluster_set_gone(struct cluster *cluster);
+void cluster_close(struct cluster *cluster); /* connections say goodbye and close */
+void cluster_abort(struct cluster *cluster); /* what is still open closes now */
+bool cluster_idle(struct cluster *cluster);  /* gone, and nothing of it is left in use */
+void cluster_free(struct cluster *cluster);  /* only when nothing of it is open */
 
 #endif

@@ -9,10 +9,15 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "proxy/base/mem.h"
 
-enum { FACTS_MAX = 4096, FIRST_SLOTS = 64 };
+enum {
+    FACTS_MAX = 4096, /* methods of an endpoint, for all codecs together */
+    CODECS_MAX = 64,  /* facts of an endpoint as a whole, one a codec */
+    FIRST_SLOTS = 64,
+};
 enum { FLAG_BARE = 1, FLAG_FRAMED = 2, FLAG_UNARY = 4 };
 
 struct fact {
@@ -31,8 +36,9 @@ struct facts {
     struct facts *next;
     char *upstream, *address;
     _Atomic(struct fact_table *) table;
-    uint32_t count;        /* under the lock */
-    _Atomic unsigned wire; /* enum endpoint_wire */
+    uint32_t methods, codecs; /* entries; under the lock */
+    _Atomic unsigned wire;    /* enum endpoint_wire: what was learnt last, for people */
+    _Atomic bool any;         /* something was learnt: looking it up is worth while */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,9 +133,11 @@ find_or_add(struct facts *facts, struct text codec, struct text path)
 {
     uint32_t hash = hash_of(codec, path);
     struct fact *fact = find(atomic_load(&facts->table), hash, codec, path);
-    if (fact || facts->count >= FACTS_MAX)
+    uint32_t *count = path.len ? &facts->methods : &facts->codecs;
+    if (fact || *count >= (path.len ? FACTS_MAX : CODECS_MAX))
         return fact;
-    if (++facts->count * 2 > atomic_load(&facts->table)->slots)
+    ++*count;
+    if ((facts->methods + facts->codecs) * 2 > atomic_load(&facts->table)->slots)
         grow(facts);
     fact = mem_new(struct fact);
     fact->hash = hash;
@@ -151,15 +159,13 @@ void
 facts_look_up(struct facts *facts, struct text codec, struct text path, struct upstream_facts *out)
 {
     memset(out, 0, sizeof(*out));
-    unsigned wire = atomic_load_explicit(&facts->wire, memory_order_relaxed);
-    if (wire == WIRE_UNKNOWN)
+    if (!atomic_load_explicit(&facts->any, memory_order_relaxed))
         return;
     unsigned flags = flags_of(facts, codec, path);
     out->method_bare = flags & FLAG_BARE;
     out->method_framed = flags & FLAG_FRAMED;
     out->method_unary = flags & FLAG_UNARY;
-    if (wire == WIRE_FRAMED)
-        out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
+    out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
 }
 
 static void
@@ -204,6 +210,7 @@ facts_learn(struct facts *facts, struct text codec, struct text path, enum upstr
         break;
     }
     atomic_store(&facts->wire, wire);
+    atomic_store(&facts->any, true);
     pthread_mutex_unlock(&lock);
 }
 

@@ -11,7 +11,6 @@
  */
 #include "upstream/upstream_call.h"
 
-#include "proxy/net/h2.h"
 #include "upstream/client_codecs.h"
 #include "upstream/cluster.h"
 #include "upstream/upstreams.h"
@@ -22,6 +21,7 @@ static void
 on_head(struct stream *stream, bool end)
 {
     struct upstream_call *up = stream->owner;
+    pool_heard(up->conn);
     call_reply_head(up->call, end);
 }
 
@@ -29,6 +29,7 @@ static void
 on_data(struct stream *stream, const uint8_t *data, size_t len)
 {
     struct upstream_call *up = stream->owner;
+    pool_heard(up->conn);
     call_reply_data(up->call, data, len);
 }
 
@@ -43,6 +44,7 @@ static void
 on_reset(struct stream *stream, uint32_t error)
 {
     struct upstream_call *up = stream->owner;
+    pool_broken(up->conn);
     call_upstream_broken(up->call, error);
 }
 
@@ -69,13 +71,16 @@ static const struct stream_events EVENTS = {
     .on_flushed = on_flushed,
 };
 
+static void on_granted(struct pool_waiter *waiter, struct pool_conn *conn);
+static void on_failed(struct pool_waiter *waiter);
+
 /* --- choosing an endpoint --- */
 
 static void
 take_endpoint(struct upstream_call *up, struct endpoint *endpoint)
 {
     if (up->endpoint)
-        up->endpoint->active--;
+        cluster_leave(up->endpoint->cluster, up->endpoint);
     up->endpoint = endpoint;
     endpoint->active++;
     up->call->up_peer = facts_address(endpoint->facts); /* outlives the endpoint */
@@ -88,12 +93,11 @@ look_up_facts(struct upstream_call *up, struct upstream_facts *facts)
 }
 
 static void
-none_usable(struct call *call, struct cluster *cluster)
+none_usable(struct call *call, const struct cluster *cluster)
 {
     call_set_error(call, RPC_UNAVAILABLE, REASON_NO_ENDPOINT,
-                   "no usable endpoint in upstream %.*s: %s",
-                   TEXT_ARGS(call->route->upstream->name),
-                   cluster ? cluster_last_error(cluster) : "it is gone");
+                   "no usable endpoint in upstream %s: %s", cluster->name,
+                   cluster_last_error(cluster));
 }
 
 static void
@@ -106,15 +110,13 @@ on_lost(struct deferred *deferred)
 /* The endpoint of an attempt that failed without being processed: another one is better, if there
  * is one. */
 static struct endpoint *
-endpoint_to_avoid(const struct call *call, struct cluster *cluster)
+endpoint_to_avoid(const struct call *call, const struct cluster *cluster)
 {
     if (call->attempts == 0)
         return NULL;
-    list_for_each (node, &cluster->endpoints) {
-        struct endpoint *endpoint = list_entry(node, struct endpoint, node);
-        if (text_eq(text_of(endpoint->name), call->up_peer))
-            return endpoint;
-    }
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        if (text_eq(cluster->endpoints[i]->target.name, call->up_peer))
+            return cluster->endpoints[i];
     return NULL;
 }
 
@@ -122,15 +124,16 @@ static bool
 op_pick(struct call *call, struct upstream_facts *facts)
 {
     struct cluster *cluster = upstreams_find(call->worker, call->snapshot, call->route->upstream);
-    struct endpoint *endpoint =
-        cluster ? cluster_pick(cluster, endpoint_to_avoid(call, cluster)) : NULL;
+    struct endpoint *endpoint = cluster_pick(cluster, endpoint_to_avoid(call, cluster));
     if (!endpoint) {
         none_usable(call, cluster);
         return false;
     }
     struct upstream_call *up = slab_zalloc(&call->worker->ctx.slab, sizeof(*up));
     up->call = call;
-    list_init(&up->node);
+    list_init(&up->waiter.node);
+    up->waiter.on_granted = on_granted;
+    up->waiter.on_failed = on_failed;
     list_init(&up->lost.node);
     up->lost.run = on_lost;
     call->up = up;
@@ -142,44 +145,59 @@ op_pick(struct call *call, struct upstream_facts *facts)
 /* --- getting a stream --- */
 
 static void
-op_open(struct call *call)
+enter(struct upstream_call *up)
 {
-    struct upstream_call *up = call->up;
-    struct cluster *cluster = up->endpoint->cluster;
-    if (!endpoint_usable(up->endpoint)) {
-        upstream_call_endpoint_failed(up);
-    } else if (cluster->waiting >= cluster->conf->max_pending) {
+    struct call *call = up->call;
+    const struct cluster *cluster = up->endpoint->cluster;
+    up->pool = endpoint_pool(up->endpoint, call->upstream_form);
+    if (!pool_usable(up->pool)) {
+        on_failed(&up->waiter);
+    } else if (!pool_enter(up->pool, &up->waiter)) {
         call_set_error(call, RPC_RESOURCE_EXHAUSTED, REASON_QUEUE_FULL,
                        "%u calls wait for upstream %s already (max_pending)", cluster->waiting,
                        cluster->name);
         call_upstream_unavailable(call);
-    } else {
-        endpoint_enqueue(up->endpoint, up);
     }
 }
 
-void
-upstream_call_endpoint_failed(struct upstream_call *up)
+static void
+on_granted(struct pool_waiter *waiter, struct pool_conn *conn)
 {
+    struct upstream_call *up = container_of(waiter, struct upstream_call, waiter);
+    up->conn = conn;
+    call_upstream_granted(up->call);
+}
+
+/* The endpoint has no connection for this call: another one may, each is asked at most once. */
+static void
+on_failed(struct pool_waiter *waiter)
+{
+    struct upstream_call *up = container_of(waiter, struct upstream_call, waiter);
     struct call *call = up->call;
     struct cluster *cluster = up->endpoint->cluster;
     struct endpoint *other = cluster_pick(cluster, up->endpoint);
-    if (other && other != up->endpoint && ++up->dials <= cluster->endpoint_count) {
+    if (other && other != up->endpoint && ++up->moves < cluster->endpoint_count) {
         take_endpoint(up, other);
-        endpoint_enqueue(other, up);
+        enter(up);
         return;
     }
     call_set_error(call, RPC_UNAVAILABLE, REASON_CONNECT_FAILED,
-                   "cannot connect to %s of upstream %s: %s", up->endpoint->name, cluster->name,
-                   up->endpoint->error);
+                   "cannot connect to %.*s of upstream %s: %s",
+                   TEXT_ARGS(up->endpoint->target.name), cluster->name, up->pool->error);
     call_upstream_unavailable(call);
 }
 
-void
-upstream_call_grant(struct upstream_call *up, struct client_conn *conn)
+static void
+op_open(struct call *call)
 {
-    up->conn = conn;
-    call_upstream_granted(up->call);
+    struct upstream_call *up = call->up;
+    struct cluster *cluster = up->endpoint->cluster;
+    if (up->endpoint->leaving && !cluster->gone) { /* a reload took it away since pick */
+        struct endpoint *other = cluster_pick(cluster, NULL);
+        if (other)
+            take_endpoint(up, other);
+    }
+    enter(up);
 }
 
 /* --- sending --- */
@@ -193,8 +211,8 @@ op_send_head(struct call *call, bool end)
     call->up_codec = call->upstream_form == FORM_BARE ? &bare_codec : &framed_codec;
     fields_init(&fields, &call->arena);
     call->up_codec->write_request(call, &fields);
-    up->stream = client_conn_request(up->conn, &fields, &EVENTS, up, &call->reply.head,
-                                     &call->reply.raw_trailers);
+    up->stream =
+        pool_request(up->conn, &fields, &EVENTS, up, &call->reply.head, &call->reply.raw_trailers);
     if (!up->stream)
         ctx_defer(&call->worker->ctx, &up->lost);
 }
@@ -222,7 +240,7 @@ op_learn(struct call *call, enum upstream_lesson lesson)
 {
     struct upstream_call *up = call->up;
     facts_learn(up->endpoint->facts, call->request.codec, call->request.path, lesson);
-    endpoint_show_state(up->endpoint);
+    endpoint_show(up->endpoint);
 }
 
 /* --- the end --- */
@@ -244,9 +262,8 @@ leave_stream(struct upstream_call *up, uint32_t h2_error)
 static void
 leave_queue(struct upstream_call *up)
 {
-    if (list_linked(&up->node))
-        up->endpoint->cluster->waiting--;
-    list_unlink(&up->node);
+    if (up->pool)
+        pool_leave(up->pool, &up->waiter);
     list_unlink(&up->lost.node);
 }
 
@@ -255,7 +272,7 @@ record(const struct upstream_call *up)
 {
     const struct call_times *times = &up->call->times;
     if (times->reply_read > times->request_written && times->request_written > 0)
-        histogram_record(&up->endpoint->cells->upstream,
+        histogram_record(&up->endpoint->target.cells->upstream,
                          times->reply_read - times->request_written);
 }
 
@@ -271,9 +288,7 @@ op_cancel(struct call *call, uint32_t h2_error, bool keep_endpoint)
     if (keep_endpoint)
         return;
     call->up = NULL;
-    up->endpoint->active--;
-    if (up->endpoint->leaving)
-        cluster_sweep_later(up->endpoint->cluster);
+    cluster_leave(up->endpoint->cluster, up->endpoint);
     slab_free(&call->worker->ctx.slab, up);
 }
 
@@ -281,7 +296,7 @@ static struct text
 op_peer(struct call *call)
 {
     struct upstream_call *up = call->up;
-    return up ? text_of(up->endpoint->name) : TEXT_NONE;
+    return up ? up->endpoint->target.name : TEXT_NONE;
 }
 
 const struct upstream_ops upstream_ops = {

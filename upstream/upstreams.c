@@ -29,14 +29,20 @@ find_in(struct list *clusters, struct text name)
 }
 
 struct cluster *
-upstreams_find(struct worker *worker, const struct snapshot *snapshot,
-               const struct upstream_conf *conf)
+upstreams_find(struct worker *worker, struct snapshot *snapshot, const struct upstream_conf *conf)
 {
     struct upstreams *self = worker->upstreams;
     if (snapshot == worker->snapshot)
         return self->by_index[conf->index];
     struct cluster *cluster = find_in(&self->clusters, conf->name);
-    return cluster ? cluster : find_in(&self->leaving, conf->name);
+    if (!cluster)
+        cluster = find_in(&self->leaving, conf->name);
+    if (!cluster) { /* the call began before the reload that took it away, and nobody else did */
+        cluster = cluster_new(worker, snapshot, conf);
+        cluster_set_gone(cluster);
+        list_push_back(&self->leaving, &cluster->node);
+    }
+    return cluster;
 }
 
 static void
@@ -77,15 +83,15 @@ apply(struct worker *worker, struct snapshot *old)
         const struct upstream_conf *conf = &snapshot->upstreams[i];
         struct cluster *cluster = find_in(&self->clusters, conf->name);
         if (cluster)
-            cluster_update(cluster, conf);
+            cluster_update(cluster, worker->snapshot, conf);
         else
-            cluster = cluster_new(worker, conf);
+            cluster = cluster_new(worker, worker->snapshot, conf);
         self->by_index[conf->index] = cluster;
         list_unlink(&cluster->node);
         list_push_back(&kept, &cluster->node);
     }
     list_for_each (node, &self->clusters)
-        cluster_drain(list_entry(node, struct cluster, node));
+        cluster_set_gone(list_entry(node, struct cluster, node));
     list_splice(&self->leaving, &self->clusters);
     list_splice(&self->clusters, &kept);
     sweep(self);
@@ -120,6 +126,9 @@ stop(struct worker *worker)
     list_splice(&self->leaving, &self->clusters);
     list_for_each (node, &self->leaving)
         cluster_close(list_entry(node, struct cluster, node));
+    ctx_flush(&worker->ctx); /* goodbyes leave, and their connections with them */
+    list_for_each (other, &self->leaving)
+        cluster_abort(list_entry(other, struct cluster, node));
 }
 
 static void
@@ -145,10 +154,10 @@ idle(const struct worker *worker)
 static void
 report_cluster(struct cluster *cluster, struct text path, struct strbuf *out)
 {
-    list_for_each (node, &cluster->endpoints) {
-        struct endpoint *endpoint = list_entry(node, struct endpoint, node);
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++) {
+        const struct endpoint *endpoint = cluster->endpoints[i];
         strbuf_addf(out, "upstream %s ", cluster->name);
-        facts_report(endpoint->facts, text_of(endpoint->name), path, out);
+        facts_report(endpoint->facts, endpoint->target.name, path, out);
     }
 }
 

@@ -4,9 +4,9 @@
 
 #include "upstream/cluster.h"
 
-/* The cluster for an upstream of `snapshot` (the call's own, which may be older than the worker's);
- * NULL when it is gone. */
-struct cluster *upstreams_find(struct worker *worker, const struct snapshot *snapshot,
-                               const struct upstream_conf *conf);
+/* The cluster for an upstream of `snapshot` (the call's own, which may be older than the worker's).
+ */
+struct cluster *
+upstreams_find(struct worker *worker, struct snapshot *snapshot, const struct upstream_conf *conf);
 
 #endif
