@@ -8,6 +8,8 @@
  */
 #include "proxy/net/conn.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -349,6 +351,14 @@ conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeout_ns
 }
 
 void
+conn_limit_unacked(struct conn *conn, unsigned timeout_ms)
+{
+    uv_os_fd_t fd;
+    if (conn->handle.type == UV_TCP && uv_fileno(&conn->handle, &fd) == 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+}
+
+void
 conn_offer(struct conn *conn, const char *protocol)
 {
     if (conn->tls)
@@ -416,6 +426,10 @@ conn_finish_step(struct conn *conn)
         if (conn->closing)
             return;
     }
+    if (conn->hasty) {
+        conn_close(conn);
+        return;
+    }
     timers_start(&conn->ctx->timers, &conn->timer, clock_now_ns() + LINGER_NS);
     conn->shutdown.data = conn;
     if (uv_shutdown(&conn->shutdown, &conn->stream, on_uv_shut_down) != 0)
@@ -435,4 +449,11 @@ conn_close_after_flush(struct conn *conn)
     timers_start(&conn->ctx->timers, &conn->timer, clock_now_ns() + FINISH_STALL_NS);
     start_uv_read(conn); /* to see its FIN; what else comes is dropped */
     conn_dirty(conn);
+}
+
+void
+conn_close_when_written(struct conn *conn)
+{
+    conn->hasty = true;
+    conn_close_after_flush(conn);
 }

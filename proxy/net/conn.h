@@ -79,6 +79,7 @@ struct conn {
     /* conn_close_after_flush(): asked; everything is out and the half-close is on its way */
     bool finishing, finished;
     bool eof;       /* while finishing: the peer's FIN is here */
+    bool hasty;     /* while finishing: nobody waits for the peer's FIN */
     char peer[128]; /* address as text */
     /* system-call counters (stats cells of the owner), may be NULL */
     _Atomic uint64_t *reads, *writes;
@@ -105,6 +106,8 @@ int conn_connect(struct ctx *ctx, const struct address *address, uint64_t timeou
 void conn_offer(struct conn *conn, const char *protocol);
 /* What ALPN chose: "h2", "http/1.1"; "" when clear, not known yet, or the peer does no ALPN. */
 const char *conn_protocol(struct conn *conn);
+/* TCP: lost when what was sent has not been acknowledged for this long (TCP_USER_TIMEOUT). */
+void conn_limit_unacked(struct conn *conn, unsigned timeout_ms);
 /* hand over to a protocol */
 void conn_set_events(struct conn *conn, const struct conn_events *events, void *owner);
 void conn_start_read(struct conn *conn);
@@ -123,6 +126,8 @@ void conn_close(struct conn *conn);
 /* After everything queued is with the kernel: half-close politely, wait briefly for the peer's FIN
  * (so that a reset does not destroy what it has not read), then close. */
 void conn_close_after_flush(struct conn *conn);
+/* The same without waiting for the peer: for ends that owe it nothing. */
+void conn_close_when_written(struct conn *conn);
 
 /* For ctx.c: one round of the end-of-turn flush. False when there was nothing to do. */
 bool conn_fill_dirty(struct ctx *ctx);

@@ -61,8 +61,10 @@ down(struct h2 *h2, bool lost, int error, const char *text)
         h2->events->on_down(h2, error, text);
     if (lost)
         conn_close(h2->conn);
-    else
+    else if (h2->server)
         conn_close_after_flush(h2->conn);
+    else /* a client owes its server nothing but the goodbye */
+        conn_close_when_written(h2->conn);
 }
 
 static void
