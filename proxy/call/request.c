@@ -63,17 +63,18 @@ fill_input(const struct call *call, struct path_input *in)
     };
 }
 
-/* What can only be checked once the call is known to be unary, or to leave bare. */
+/* What can only be checked once the call is known to be unary, or to leave bare. An encoding without
+ * a name here is refused in bare form even where the flag says that the message is plain: gRPC's
+ * servers do the same, and the header that they would refuse does not leave. */
 static enum flow_error
-check_chosen(struct flow *flow, bool unary, bool gzip)
+check_chosen(struct flow *flow, bool unary, enum encoding encoding)
 {
     if (unary) {
         flow->one_message = true;
         if (flow->reader.messages > 1)
             return FLOW_SEVERAL;
     }
-    bool compressed = flow->from == FORM_FRAMED ? flow->first_compressed : flow->bare_compressed;
-    if (flow->to == FORM_BARE && compressed && !gzip)
+    if (flow->to == FORM_BARE && encoding == ENCODING_OTHER)
         return FLOW_UNKNOWN_ENCODING;
     return flow->ended ? flow_end(flow) : FLOW_OK;
 }
@@ -87,7 +88,7 @@ start_path(struct call *call, const struct path_choice *choice)
     call->upstream_form = flow->to = choice->form;
     call->unary = choice->unary || call->unary;
     flow->inflate = choice->form == FORM_FRAMED && provider_wants_plain(call);
-    enum flow_error error = check_chosen(flow, call->unary, flow->gzip);
+    enum flow_error error = check_chosen(flow, call->unary, call->request.encoding);
     if (error != FLOW_OK) {
         call->path_chosen = false; /* ended before it had a path */
         outcome_flow_error(call, error, false);
