@@ -400,6 +400,63 @@ def test_hup_under_load_loses_no_call(go_programs, own_provider, own_proxy):
     assert endpoint(stats)["opened"] == 1, "the upstream did not change, so its connection must stay"
 
 
+def test_a_slow_reader_does_not_grow_memory(go_programs, own_proxy):
+    lines = case_lines([go_programs["grpc-client"], "-addr", own_proxy.address["main"], "-cases",
+                        "slow_reader_does_not_stop_other_calls"])
+    check_case(lines, "slow_reader_does_not_stop_other_calls")
+    # The stream carries 25 MiB; what may wait in the proxy is a window of 1 MiB and what is being read.
+    assert own_proxy.stats()["buffers"]["peak_bytes"] <= 4 << 20
+    assert own_proxy.stats()["buffers"]["bytes"] == 0
+
+
+@pytest.mark.parametrize("transport", ["h2", "http1"])
+def test_crashes_reloads_and_short_deadlines_together_lose_no_count(go_programs, tmp_path, transport):
+    """Two workers, two providers of which one crashes again and again, a reload every half second, and
+    clients whose deadlines end in the middle of everything."""
+    providers = [Provider([go_programs["dubbo-provider"]], f"dubbo-provider {i}").start() for i in range(2)]
+    sections = simple(providers[0], workers=2)
+    sections["upstream echo"] = {"endpoints": ", ".join(each.address for each in providers), "transport": transport}
+    proxy = Proxy(["main"], sections, tmp_path).start()
+    try:
+        common = [go_programs["load-client"], proxy.address["main"], "-seconds", "6"]
+        loads = [Load(*common, "-rate", "200", "-streams", "-connections", "4"),
+                 Load(*common, "-rate", "150", "-streams", "-timeout", "12ms", "-delay", "10"),
+                 Load(*common, "-rate", "15", "-payload", "1500000", "-timeout", "60ms", "-delay", "10")]
+        for turn in range(8):
+            time.sleep(0.4)
+            sections["route echo"]["timeout"] = f"{10 + turn}s"
+            assert proxy.reload(proxy.text(sections))["error"] is None
+            if turn % 2:
+                providers[1].kill()
+                time.sleep(0.2)
+                providers[1].start()
+        reports = [load.result() for load in loads]
+        wait_until(lambda: proxy.stats()["listeners"]["main"]["connections"] == 0)
+        stats = proxy.stats()
+    finally:
+        proxy.stop()
+        for each in providers:
+            each.stop()
+    for report in reports:
+        assert set(report["by_status"]) <= {"OK", "DeadlineExceeded", "Unavailable"}, report
+        assert report["wrong_replies"] == 0, report
+    lost = [text for report in reports for text in report["messages"] if "lost before the answer" in text]
+    assert lost, "no crash hit a call: the test shows nothing"
+    assert "DeadlineExceeded" not in reports[0]["by_status"], reports[0]
+    calls = stats["routes"]["echo"]
+    assert calls["started"] == calls["calls"] == sum(calls["status"].values()), calls
+    assert calls["active"] == 0 and stats["buffers"]["bytes"] == 0, stats
+    assert all(each["streams"] == 0 for each in stats["upstreams"]["echo"]["endpoints"].values()), stats
+    assert stats["listeners"]["main"]["accepted"] == 6, "a client's connection was lost"
+
+
+def wait_until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never happened"
+        time.sleep(0.05)
+
+
 def test_term_with_nothing_to_do_ends_at_once(own_provider, tmp_path):
     proxy = Proxy(["main"], simple(own_provider), tmp_path).start()
     start = time.monotonic()
