@@ -17,7 +17,8 @@ static const char USAGE[] =
     "  -c FILE            configuration (default /etc/tributary/tributary.ini)\n"
     "  --check            load the file as a start would, print every error, exit 1 on any\n"
     "  --print-config     print the effective configuration, defaults included\n"
-    "  --explain PATH     say which route, upstream, wire form and path a call would take, and why\n"
+    "  --explain PATH     say which route, upstream, wire form and path a call would take, and "
+    "why\n"
     "  --probe live|ready ask the running proxy; exit 0 when it is\n"
     "  --version          print the version\n"
     "\n"
@@ -43,10 +44,10 @@ static void
 parse(int argc, char **argv, struct options *options)
 {
     static const struct option known[] = {
-        {"config", required_argument, NULL, 'c'},  {"check", no_argument, NULL, 'k'},
-        {"print-config", no_argument, NULL, 'p'},  {"explain", required_argument, NULL, 'e'},
-        {"probe", required_argument, NULL, 'b'},   {"version", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+        {"config", required_argument, NULL, 'c'}, {"check", no_argument, NULL, 'k'},
+        {"print-config", no_argument, NULL, 'p'}, {"explain", required_argument, NULL, 'e'},
+        {"probe", required_argument, NULL, 'b'},  {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     int option;
     while ((option = getopt_long(argc, argv, "c:h", known, NULL)) != -1) {
@@ -113,7 +114,8 @@ run_verb(const struct options *options)
         code = explain_call(snapshot, text_of(options->argument), &out);
     else
         code = probe_running(snapshot, text_of(options->argument), &out);
-    fwrite(out.data, 1, out.len, stdout);
+    if (out.len > 0)
+        fwrite(out.data, 1, out.len, stdout);
     strbuf_fini(&out);
     snapshot_unref(snapshot);
     return code;

@@ -1,11 +1,14 @@
 /*
- * The worker threads. Owns the threads, their loops and mailboxes; does not own what the modules make on them.
+ * The worker threads. Owns the threads, their loops and mailboxes; does not own what the modules
+ * make on them.
  *
- * Life of a worker: thread starts → loop, context, modules start → the starter is told → loop runs → drain or stop message →
- * modules close their handles, mailbox and context close theirs → the loop ends by itself → modules free → on_exit.
+ * Life of a worker: thread starts → loop, context, modules start → the starter is told → loop runs
+ * → drain or stop message → modules close their handles, mailbox and context close theirs → the
+ * loop ends by itself → modules free → on_exit.
  *
- * Failure modes: a module that cannot start (no memory for a loop, a descriptor limit) stops all workers again; a loop that still has
- * handles after a stop would hang the join, so the closing order below is the one thing to keep.
+ * Failure modes: a module that cannot start (no memory for a loop, a descriptor limit) stops all
+ * workers again; a loop that still has handles after a stop would hang the join, so the closing
+ * order below is the one thing to keep.
  */
 #include "proxy/workers.h"
 
@@ -35,11 +38,11 @@ struct thread {
     pthread_t id;
     uv_async_t mailbox;
     uv_timer_t drain_poll;
-    struct list messages;  /* guarded by workers->lock */
-    bool open;             /* takes messages; guarded by workers->lock */
-    bool stopping;         /* thread-private */
-    bool ended;            /* guarded by workers->lock */
-    int start_error;       /* 1 while starting; guarded by workers->lock */
+    struct list messages; /* guarded by workers->lock */
+    bool open;            /* takes messages; guarded by workers->lock */
+    bool stopping;        /* thread-private */
+    bool ended;           /* guarded by workers->lock */
+    int start_error;      /* 1 while starting; guarded by workers->lock */
 };
 
 struct workers {
@@ -62,6 +65,7 @@ stop_now(struct thread *thread)
         return;
     thread->stopping = true;
     struct worker *worker = &thread->worker;
+    ctx_rest(&worker->ctx);
     call_end_all(worker);
     ctx_flush(&worker->ctx); /* the answers leave before their connections close */
     for (unsigned i = MODULE_COUNT; i-- > 0;)
@@ -227,7 +231,8 @@ run_thread(void *arg)
 /* --- on the main thread --- */
 
 bool
-workers_post(struct workers *workers, unsigned index, void (*run)(struct worker *, void *), void *arg)
+workers_post(struct workers *workers, unsigned index, void (*run)(struct worker *, void *),
+             void *arg)
 {
     struct thread *thread = &workers->threads[index];
     struct message *message = mem_new(struct message);
@@ -366,7 +371,8 @@ workers_buffers(const struct workers *workers, uint64_t *bytes, uint64_t *peak_b
     }
 }
 
-/* A question to worker 0 and its answer. The asker may give up: the one that comes second frees it. */
+/* A question to worker 0 and its answer. The asker may give up: the one that comes second frees it.
+ */
 struct question {
     struct workers *workers;
     char *path;
