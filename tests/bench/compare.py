@@ -4,8 +4,8 @@
 Starts the stub provider and each target, pins proxies to one core and load with provider to
 another, runs every case against every target in interleaved rounds, and prints medians. Options
 add system calls per call (strace) and instructions per call (callgrind). Every reply is checked by
-the load generator; a tributary target must also have taken the path its name says, by its own
-/stats, or that is said and the exit code is 1.
+the load generator; calls must have reached the provider in the form that the target's name says, and
+a tributary target must have taken that path by its own /stats: else that is said, and the exit code is 1.
 
     TRIBUTARY_BIN=build/release/tributary tests/bench/compare.py --build build/release
     tests/bench/compare.py --targets tributary,nghttpx --cases 128:10x10 --rounds 10 --callgrind
@@ -38,6 +38,12 @@ class Case:
         connections, _, in_flight = shape.partition("x")
         self.size, self.connections, self.in_flight = parse_size(size), int(connections), int(in_flight)
 
+    @property
+    def calls(self):
+        """Calls of a round: some tenths of a second to a few seconds. Counts, not seconds, so that a
+        busy machine makes a round longer, not smaller."""
+        return 30000 if self.size <= 4096 else 10000 if self.size <= 65536 else 400
+
     def args(self):
         return [
             "--size",
@@ -54,13 +60,20 @@ def run(options, target, args):
 
 
 def measured(options, target, case):
-    before = target.counts()
-    timing = ["--warmup", str(options.warmup), "--duration", str(options.duration)]
+    before, seen = target.counts(), target.provider.counts()
+    if options.duration:
+        timing = ["--warmup", options.warmup, "--duration", options.duration]
+    else:
+        timing = ["--warmup-count", max(case.calls // 10, 200), "--count", case.calls]
     report = run(options, target, [*case.args(), *timing, *options.load_args])
     if before is not None:
         wrong = target.wrong(before, report["calls"])
         if wrong:
             options.wrong.append(f"{target.name} {case.name}: {wrong}")
+    now = target.provider.counts()
+    forms = {form: now[form] - seen[form] for form in ("framed", "bare_h2", "bare_h1")}
+    if forms[target.form] < 0.99 * sum(forms.values()):
+        options.wrong.append(f"{target.name} {case.name}: not {target.form}, the provider saw {forms}")
     report["case"] = case.name
     report["target"] = target.name
     return report
@@ -203,7 +216,7 @@ def parse(argv):
     parser.add_argument("--targets", default="direct,tributary,nghttpx")
     parser.add_argument("--cases", default=CASES, help="SIZE:CONNECTIONSxIN_FLIGHT, by commas")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--duration", type=float, default=2)
+    parser.add_argument("--duration", type=float, help="seconds of a round, instead of a number of calls")
     parser.add_argument("--warmup", type=float, default=0.5)
     parser.add_argument("--base", default=BASE, help="what ratios are against")
     parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD, else the tools are built")
@@ -236,7 +249,8 @@ def main(argv=None):
                 prime(options.loadgen, options.load_core, targets[name], options.load_args)
             started = time.strftime("%Y-%m-%d %H:%M:%S")
             reports = run_rounds(options, cases, names, targets) if options.rounds else {}
-            print(f"{started}, {options.rounds} rounds of {options.duration} s, {os.cpu_count()} cores, "
+            each = f"{options.duration} s" if options.duration else "a fixed number of calls"
+            print(f"{started}, {options.rounds} rounds of {each}, {os.cpu_count()} cores, "
                   f"load average {os.getloadavg()[0]:.1f}")
             for case in cases if options.rounds else []:
                 print_case(case, names, reports[case.name], options.base)
