@@ -437,21 +437,25 @@ def test_cancelled_streams_do_not_cost_other_calls_their_connection(setup, java_
 
 
 @JAVA
-def test_bursts_of_cancelled_streams_leave_nothing_running_at_the_provider(setup, java_providers, java):
+def test_bursts_of_cancelled_streams_leave_nothing_running_at_the_provider(setup, java):
     # Streams that are dropped and not reset keep a thread of the provider's 200 each.
-    client = setup.start(one_route(java_providers[java].address))
-    for _ in range(3):
-        for _ in range(150):
-            call = client.expand(client.pb.SayRequest(count=500, gap_ms=20), timeout=60)
-            next(call)
-            call.cancel()
+    provider = java_provider(java).start()
+    try:
+        client = setup.start(one_route(provider.address))
+        for _ in range(3):
+            for _ in range(150):
+                call = client.expand(client.pb.SayRequest(count=500, gap_ms=20), timeout=60)
+                next(call)
+                call.cancel()
+            say(client, 5)
+        for _ in range(60):
+            if setup.endpoint()["streams"] == 0:
+                break
+            time.sleep(0.05)
+        assert setup.endpoint()["streams"] == 0
         say(client, 5)
-    for _ in range(60):
-        if setup.endpoint()["streams"] == 0:
-            break
-        time.sleep(0.05)
-    assert setup.endpoint()["streams"] == 0
-    say(client, 5)
+    finally:
+        provider.kill()
 
 
 # --- windows and sizes ----------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ const cases = {
     for (let i = 0; i < 40 && (await client.cancelled()) === before; i++) {
       await sleep(50);
     }
-    equal('cancelled calls that the provider saw', before + 1, await client.cancelled());
+    holds('the provider saw a cancelled call', (await client.cancelled()) > before);
   },
 
   async stream_error(client) {

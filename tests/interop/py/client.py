@@ -179,7 +179,7 @@ def case_cancel_stream(client, _facts):
         if client.cancelled() != before:
             break
         time.sleep(0.05)
-    assert client.cancelled() == before + 1, "the provider saw the cancelled call"
+    assert client.cancelled() > before, "the provider saw a cancelled call"
 
 
 def case_stream_error(client, _facts):

@@ -218,7 +218,7 @@ final class Consumer {
         for (int i = 0; i < 40 && echo.count(ask).getCancelled() == before; i++) {
             Thread.sleep(50);
         }
-        Expect.equal("cancelled calls that the provider saw", before + 1, echo.count(ask).getCancelled());
+        Expect.holds("the provider saw a cancelled call", echo.count(ask).getCancelled() > before);
         unary(facts);
     }
 

@@ -175,7 +175,7 @@ final class GrpcClient {
         for (int i = 0; i < 40 && count().getCancelled() == before; i++) {
             Thread.sleep(50);
         }
-        Expect.equal("cancelled calls that the provider saw", before + 1, count().getCancelled());
+        Expect.holds("the provider saw a cancelled call", count().getCancelled() > before);
     }
 
     private CountReply count() {
