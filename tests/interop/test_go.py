@@ -20,7 +20,7 @@ STATUS_NAMES = ("canceled unknown invalidargument deadlineexceeded notfound alre
                 "dataloss unauthenticated").split()
 
 CASES = """
-    echo request_of_zero_bytes reply_of_zero_bytes message_of_exactly_4_mib_both_ways
+    one_message_at_once_to_stream_methods echo request_of_zero_bytes reply_of_zero_bytes message_of_exactly_4_mib_both_ways
     message_just_over_1_mib message_of_exactly_1_mib reply_of_1_mib_to_a_small_request
     reply_sizes_around_the_content_length_limit request_metadata_keeps_values_and_order
     response_metadata_keeps_values_and_order metadata_of_8_kib no_foreign_response_metadata
@@ -365,11 +365,9 @@ def test_provider_killed_under_load_and_started_again(go_programs, own_provider,
     assert report["wrong_replies"] == 0
     assert report["last_failure_ms"] - back_ms <= 2000, report
     assert report["last_ok_ms"] > back_ms + 2000, "calls did not go on after the restart"
-    # Backoff doubles from 50 ms to 1 s: some six dials in two seconds, jitter aside. Dials that failed
-    # count as opened too.
-    failed = after["failures"] - before["failures"]
-    assert 1 <= failed <= 10, (before, after)
-    assert after["opened"] - before["opened"] - failed <= 2, (before, after)
+    # Backoff doubles from 50 ms to 1 s: some six dials in two seconds, jitter aside.
+    assert 1 <= after["failures"] - before["failures"] <= 10, (before, after)
+    assert after["opened"] - before["opened"] <= 2, (before, after)
     assert stats["listeners"]["main"]["accepted"] == 1, "the client's connection was lost"
     route_stats = stats["routes"]["echo"]
     assert route_stats["calls"] == route_stats["started"] == report["calls"]
