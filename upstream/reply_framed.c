@@ -48,6 +48,38 @@ reply_framed_read_head(struct call *call, bool end)
         sort_field(reply, field, custom);
 }
 
+/* Each byte as the character of that number, in UTF-8. */
+static struct text
+from_latin1(struct arena *arena, struct text text)
+{
+    char *out = arena_alloc(arena, text.len * 2);
+    size_t len = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t byte = (uint8_t)text.ptr[i];
+        if (byte >= 0x80)
+            out[len++] = (char)(0xc0 | byte >> 6);
+        out[len++] = (char)(byte < 0x80 ? byte : 0x80 | (byte & 0x3f));
+    }
+    return text_make(out, len);
+}
+
+/*
+ * dubbo-java 3.3 sends its errors in one head with a status other than 200, and their message raw:
+ * a '%' is a '%', and what is no UTF-8 is Latin-1. Any byte that gRPC would have escaped tells the
+ * same.
+ */
+static struct text
+read_message(struct call *call, struct text value)
+{
+    bool raw = call->reply.http_status != 200;
+    for (size_t i = 0; i < value.len && !raw; i++)
+        raw = (uint8_t)value.ptr[i] < 0x20 || (uint8_t)value.ptr[i] > 0x7e;
+    if (!raw)
+        return percent_decode(&call->arena, value);
+    bool utf8 = percent_utf8(&call->arena, value).ptr == value.ptr; /* itself when it is valid */
+    return utf8 ? value : from_latin1(&call->arena, value);
+}
+
 static void
 read_status(struct call *call, const struct fields *fields, struct text code)
 {
@@ -61,8 +93,7 @@ read_status(struct call *call, const struct fields *fields, struct text code)
         return;
     }
     reply->status.code = value;
-    reply->status.message =
-        percent_decode(&call->arena, fields_value(fields, TEXT("grpc-message")));
+    reply->status.message = read_message(call, fields_value(fields, TEXT("grpc-message")));
     if (fields_count(fields, TEXT("grpc-status-details-bin")) == 1)
         reply->status.details_bin = fields_value(fields, TEXT("grpc-status-details-bin"));
 }

@@ -18,13 +18,21 @@ on_turn_end(struct deferred *deferred)
         request_decide(call);
 }
 
+void
+call_set_deadline_exceeded(struct call *call)
+{
+    uint64_t ms = (call->deadline_ns - call->times.head_read + NS_PER_MS - 1) / NS_PER_MS;
+    call_set_error(call, RPC_DEADLINE_EXCEEDED, REASON_DEADLINE_EXCEEDED,
+                   "deadline of %llu ms exceeded", (unsigned long long)ms);
+}
+
 static void
 on_deadline(struct timer *timer)
 {
     struct call *call = container_of(timer, struct call, deadline);
     if (call->phase == CALL_ENDING) {
-        /* Everything is handed over and the client does not read it: it has given up by its own
-         * clock. */
+        /* Everything was handed over and the client still does not read it: it has given up by its
+         * own clock. */
         call->status.code = RPC_DEADLINE_EXCEEDED;
         call->reason = REASON_DEADLINE_EXCEEDED;
         if (call->down)
@@ -32,9 +40,8 @@ on_deadline(struct timer *timer)
         call_finish(call);
         return;
     }
-    call_fail(call, RPC_DEADLINE_EXCEEDED, REASON_DEADLINE_EXCEEDED, "deadline of %llu ms exceeded",
-              (unsigned long long)((call->deadline_ns - call->times.head_read + NS_PER_MS - 1) /
-                                   NS_PER_MS));
+    call_set_deadline_exceeded(call);
+    reply_end(call);
 }
 
 struct call *
@@ -167,8 +174,8 @@ call_start(struct call *call, uint64_t head_ns, bool end)
     call->fast_share = is_fast_share(call);
     prepare_request_flow(call);
     if (!arm_deadline(call)) {
-        call_fail(call, RPC_DEADLINE_EXCEEDED, REASON_DEADLINE_EXCEEDED,
-                  "deadline is already over");
+        call_set_deadline_exceeded(call);
+        reply_end(call);
         return;
     }
     if (call->request.content_length > (int64_t)call->snapshot->max_message) {

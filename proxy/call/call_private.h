@@ -11,6 +11,7 @@
 enum {
     CALL_MAX_ATTEMPTS = 5,   /* streams granted for one call: bounds replays of what was refused */
     CALL_HEAD_ALONE_MS = 10, /* call = auto: HEADERS alone this long make it a stream */
+    CALL_LAST_MS = 1000,     /* for an answer to leave, counted from the deadline */
 };
 
 /* request.c: choose the path if that is possible by now, and go on from there. */
@@ -25,6 +26,9 @@ bool request_fall_back(struct call *call);
 
 /* call.c: the head is about to leave: the filters' response. Once per call. */
 void call_filter_response(struct call *call);
+
+/* call.c: the status of a call whose deadline is over. */
+void call_set_deadline_exceeded(struct call *call);
 
 /* reply.c: answer downstream with call->status (and whatever trailers are set); the call then waits
  * for the kernel. */

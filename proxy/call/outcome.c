@@ -49,6 +49,7 @@ outcome_set_error(struct call *call, enum rpc_code code, enum stats_reason reaso
     else
         call->status.message = arena_printf(&call->arena, "tributary: %.*s", (int)kept, text);
     call->reason = reason;
+    call->reply.provider_error = TEXT_NONE; /* what it said is no longer what happened */
     attach_error_info(call);
 }
 

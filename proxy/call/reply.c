@@ -220,6 +220,15 @@ finish_message(struct call *call)
     send_head(call);
 }
 
+/* A provider whose context has expired answers with whatever its language makes of that (Go: 17, 2
+ * or 1). The deadline is ours: its timer may merely be a fraction of a millisecond behind. */
+static bool
+is_echo_of_deadline(const struct call *call)
+{
+    return call->reply.status.code != RPC_OK && call->deadline_ns != 0 &&
+           call->times.reply_read >= call->deadline_ns;
+}
+
 void
 call_reply_end(struct call *call, const struct fields *trailers)
 {
@@ -243,6 +252,8 @@ call_reply_end(struct call *call, const struct fields *trailers)
     }
     if (call->reason == REASON_NONE || call->reply.status.code != RPC_OK)
         call->status = call->reply.status;
+    if (is_echo_of_deadline(call))
+        call_set_deadline_exceeded(call);
     reply_end(call);
 }
 
@@ -301,6 +312,18 @@ call_upstream_broken(struct call *call, uint32_t error)
 
 /* --- handing the outcome to the client --- */
 
+/* The answer may be made in the very turn that the deadline is in: it must still be able to leave.
+ * But a client that does not read it does not keep it for good. */
+static void
+grant_last_moment(struct call *call)
+{
+    uint64_t now = call->worker->ctx.turn_ns;
+    uint64_t from = call->deadline_ns > now ? call->deadline_ns : now;
+    uint64_t last = CALL_LAST_MS * NS_PER_MS;
+    timers_start(&call->worker->ctx.timers, &call->deadline,
+                 from > UINT64_MAX - last ? UINT64_MAX : from + last);
+}
+
 void
 reply_end(struct call *call)
 {
@@ -319,6 +342,8 @@ reply_end(struct call *call)
         call_finish(call);
         return;
     }
+    if (call->deadline_ns != 0)
+        grant_last_moment(call);
     /* Later request bytes are dropped: whatever was not credited for them is now. */
     if (call->request_owed > 0) {
         call->down_ops->credit(call, call->request_owed);

@@ -63,9 +63,9 @@ fill_input(const struct call *call, struct path_input *in)
     };
 }
 
-/* What can only be checked once the call is known to be unary, or to leave bare. An encoding without
- * a name here is refused in bare form even where the flag says that the message is plain: gRPC's
- * servers do the same, and the header that they would refuse does not leave. */
+/* What can only be checked once the call is known to be unary, or to leave bare. An encoding
+ * without a name here is refused in bare form even where the flag says that the message is plain:
+ * gRPC's servers do the same, and the header that they would refuse does not leave. */
 static enum flow_error
 check_chosen(struct flow *flow, bool unary, enum encoding encoding)
 {
