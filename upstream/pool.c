@@ -55,6 +55,7 @@ pool_init(struct pool *pool, struct target *target, bool http1)
     memset(pool, 0, sizeof(*pool));
     pool->target = target;
     pool->http1 = http1;
+    pool->peer_streams = UINT32_MAX;
     pool->keepalive_ns = KEEPALIVE_S * NS_PER_S;
     list_init(&pool->connections);
     list_init(&pool->retired);
@@ -279,6 +280,7 @@ pool_capacity(struct pool *pool)
 void
 pool_proved(struct pool *pool)
 {
+    pool->wasted = 0;
     if (pool->failures == 0)
         return;
     log_info("pool", "upstream %s: %.*s is back", pool->target->upstream,

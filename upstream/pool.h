@@ -44,7 +44,9 @@ struct pool {
     uint32_t waiting_count;
     uint32_t connection_count; /* on connections */
     uint32_t connecting;       /* of these, not yet connected */
+    uint32_t wasted;           /* in a row: sent away (GOAWAY) before they were of use */
     uint32_t failures;         /* in a row: sets the backoff; 0 once a connection was of use */
+    uint32_t peer_streams;     /* HTTP/2: the limit in the peer's last SETTINGS */
     uint64_t keepalive_ns;     /* of silence before a PING; grows when the peer finds it too much */
     struct timer backoff;      /* running: no dial before it fires */
     struct deferred later;     /* hand free streams to waiting calls at the end of the turn */

@@ -42,6 +42,18 @@ pool_conn_forget(struct pool_conn *conn)
     pool->target->on_change(pool->target);
 }
 
+/* Whether the loss is the endpoint's failure. One that says politely that it is going may be met
+ * while it restarts: the first is forgiven, so that its calls move on at once. */
+static bool
+is_failure(struct pool_conn *conn, int error)
+{
+    if (conn->failure)
+        return true;
+    if (conn->ended || conn->useful)
+        return false;
+    return error != 0 || ++conn->pool->wasted > 1;
+}
+
 void
 pool_conn_down(struct pool_conn *conn, int error, const char *text)
 {
@@ -52,7 +64,7 @@ pool_conn_down(struct pool_conn *conn, int error, const char *text)
     pool_conn_retire(conn);
     conn->down = true;
     conn->broken = false;
-    if (conn->failure || (!conn->ended && !conn->useful)) {
+    if (is_failure(conn, error)) {
         pool_failed(pool, conn->failure ? conn->failure : text);
         return;
     }
@@ -164,11 +176,7 @@ pool_conn_capacity(const struct pool_conn *conn)
         return 0;
     if (conn->h1)
         return conn->idle && h1_usable(conn->h1);
-    /* After a failure it must first show that it speaks HTTP/2: what waits can go elsewhere, what
-     * was sent cannot. */
-    if (!conn->h2 || (conn->pool->failures > 0 && !conn->h2->settings_seen))
-        return 0;
-    return h2_capacity(conn->h2);
+    return conn->h2 ? pool_h2_capacity(conn) : 0;
 }
 
 struct stream *

@@ -56,6 +56,7 @@ static void
 on_settings(struct h2 *h2)
 {
     struct pool_conn *conn = h2->owner;
+    conn->pool->peer_streams = h2->peer_max_streams;
     pool_connected(conn);
 }
 
@@ -145,6 +146,22 @@ pool_h2_going(const struct pool_conn *conn)
 }
 
 /* --- calls --- */
+
+uint32_t
+pool_h2_capacity(const struct pool_conn *conn)
+{
+    const struct h2 *h2 = conn->h2;
+    const struct pool *pool = conn->pool;
+    uint32_t room = h2_capacity(h2);
+    if (h2->settings_seen)
+        return room;
+    /* After a failure it must first show that it speaks HTTP/2: what waits can go elsewhere, what
+     * was sent cannot. Otherwise its limit is taken to be what it was on other connections. */
+    if (pool->failures > 0 || pool->peer_streams <= h2->open_streams)
+        return 0;
+    uint32_t known = pool->peer_streams - h2->open_streams;
+    return room < known ? room : known;
+}
 
 struct stream *
 pool_h2_request(struct pool_conn *conn, const struct fields *fields,

@@ -78,6 +78,7 @@ void pool_h2_start(struct pool_conn *conn, struct conn *socket);
 bool pool_h2_settled(const struct pool_conn *conn); /* its SETTINGS came and it is not going */
 bool pool_h2_going(const struct pool_conn *conn);   /* its end is known, its on_goaway or on_down is
                                                        still to come */
+uint32_t pool_h2_capacity(const struct pool_conn *conn); /* streams that may be opened now */
 struct stream *pool_h2_request(struct pool_conn *conn, const struct fields *fields,
                                const struct stream_events *events, void *owner,
                                struct fields *reply_fields, struct fields *reply_trailers);
