@@ -188,10 +188,11 @@ DUBBO_MODES = {
     "grpc": DUBBO_CASES + DUBBO_STREAMS + DUBBO_HEALTH + [
         "plain_error_is_code_17", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
     "triple": DUBBO_CASES + [
-        "plain_error_is_unknown", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
+        "deadline_is_answered_by_one_voice", "plain_error_is_unknown", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
     "triple-json": DUBBO_CASES + [
-        "plain_error_is_unknown", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
-    "triple-http1": DUBBO_CASES + ["plain_error_is_unknown", "error_metadata_arrives"],
+        "deadline_is_answered_by_one_voice", "plain_error_is_unknown", "error_metadata_arrives", "cancelled_call_stops_the_provider"],
+    "triple-http1": DUBBO_CASES + [
+        "deadline_is_answered_by_one_voice", "plain_error_is_unknown", "error_metadata_arrives"],
 }
 ALL_DUBBO = [f"{mode}/{case}" for mode, cases in DUBBO_MODES.items() for case in cases]
 

@@ -44,6 +44,7 @@ func allCases() []testCase {
 		{"details_arrive_in_order", "", detailsInOrder},
 		{"error_metadata_arrives", bareModes + " grpc", errorMetadata},
 		{"deadline_expires", "", deadlineExpires},
+		{"deadline_is_answered_by_one_voice", bareModes, deadlineByOneVoice},
 		{"cancelled_call_stops_the_provider", "grpc triple triple-json", cancelled},
 		{"group_and_version_choose_the_implementation", "", groupAndVersion},
 		{"unknown_group_is_unimplemented", "", unknownGroup},
@@ -244,6 +245,34 @@ func deadlineExpires(ctx context.Context, r *run) error {
 	}
 	if took > time.Second {
 		return fmt.Errorf("took %v", took)
+	}
+	return nil
+}
+
+// The client has no clock of its own here, only the header: what it gets is what the other side says
+// at the deadline. dubbo-go says code 17, a proxy that owns the deadline says deadline_exceeded, and
+// never a mixture, though the provider's answer comes in the same millisecond.
+func deadlineByOneVoice(ctx context.Context, r *run) error {
+	var wait sync.WaitGroup
+	failures := make(chan error, 100)
+	for i := range 100 {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+			o := r.say(context.WithoutCancel(ctx), &echopb.SayRequest{DelayMs: 5000}, http.Header{"triple-timeout-ms": {"60"}})
+			code := tri.CodeOf(o.err)
+			overtaken := r.direct && code == tri.CodeUnknown
+			if o.err == nil || (code != tri.CodeDeadlineExceeded && !overtaken) {
+				failures <- fmt.Errorf("call %d: %v", i, o.err)
+			}
+		}()
+	}
+	wait.Wait()
+	close(failures)
+	n := len(failures)
+	for err := range failures {
+		return fmt.Errorf("%d of 100, the first: %w", n, err)
 	}
 	return nil
 }
