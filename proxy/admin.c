@@ -226,7 +226,7 @@ admin_open(struct admin **out, struct server *server, struct text address, bool 
     admin->sessions.server = server;
     admin->sessions.probe_only = probe_only;
     admin->sessions.on_change = on_session_change;
-    list_init(&admin->sessions.list);
+    admin_session_init(&admin->sessions);
     result = listen_at(admin, address);
     if (!result) {
         *out = admin;

@@ -2,8 +2,9 @@
  * One connection to an endpoint. Owns its requests (struct exchange) from head to last byte out;
  * what they are answered with is admin_answer.c's.
  *
- * Happy path: open → h1 → on_stream → on_head (→ on_data, on_end) → answered in one piece →
- * on_flushed → the next request, or idle until the timeout.
+ * Happy path: open → h1 → on_stream → on_head (→ on_data, on_end) → queued → answered in one piece
+ * → on_flushed → the next request, or idle until the timeout. One request is answered a loop turn,
+ * so that many that ask for much at once do not keep the main loop from its signals.
  *
  * Failure modes: bytes that are no HTTP/1.1 (HTTP/2's preface too) are refused by net/h1; a body
  * over BODY_MAX gets 413; a client that sends or reads too slowly is cut off after STALL_S; when
@@ -20,6 +21,7 @@ enum {
     HEAD_S = 5,       /* a begun head */
     STALL_S = 20,     /* a request that neither comes nor goes on */
     HEAD_MAX = 16384, /* bytes */
+    SEND_BYTES = 128 * 1024,
     BODY_MAX = 64 * 1024
 };
 
@@ -32,6 +34,7 @@ struct admin_session {
 };
 
 struct exchange {
+    struct list node; /* sessions->queue while it waits for its answer */
     struct admin_session *session;
     struct stream *stream;
     uint64_t body_bytes; /* read and dropped: no request of ours means anything by its body */
@@ -61,6 +64,9 @@ static void
 free_exchange(struct exchange *exchange)
 {
     struct admin_session *session = exchange->session;
+    list_unlink(&exchange->node);
+    if (list_empty(&session->sessions->queue))
+        timers_stop(timers_of(session), &session->sessions->turn);
     stream_detach(exchange->stream);
     arena_fini(&exchange->arena);
     mem_free(exchange);
@@ -133,6 +139,26 @@ answer_request(struct exchange *exchange)
 }
 
 static void
+on_turn(struct timer *timer)
+{
+    struct admin_sessions *sessions = container_of(timer, struct admin_sessions, turn);
+    struct exchange *exchange = list_first(&sessions->queue, struct exchange, node);
+    list_unlink(&exchange->node);
+    answer_request(exchange);
+    if (!list_empty(&sessions->queue))
+        timers_start(&sessions->ctx->timers, timer, sessions->ctx->turn_ns);
+}
+
+static void
+queue_request(struct exchange *exchange)
+{
+    struct admin_sessions *sessions = exchange->session->sessions;
+    list_push_back(&sessions->queue, &exchange->node);
+    if (!timer_running(&sessions->turn))
+        timers_start(&sessions->ctx->timers, &sessions->turn, sessions->ctx->turn_ns);
+}
+
+static void
 refuse_body(struct exchange *exchange)
 {
     struct admin_answer answer = {.status = 413, .content_type = "text/plain; charset=utf-8"};
@@ -147,7 +173,7 @@ static void
 on_head(struct stream *stream, bool end)
 {
     if (end)
-        answer_request(stream->owner);
+        queue_request(stream->owner);
 }
 
 static void
@@ -167,7 +193,7 @@ on_end(struct stream *stream, const struct fields *trailers)
     struct exchange *exchange = stream->owner;
     (void)trailers;
     if (!exchange->answered)
-        answer_request(exchange);
+        queue_request(exchange);
 }
 
 static void
@@ -210,6 +236,7 @@ on_stream(struct h1 *h1, struct stream *stream)
     struct exchange *exchange = mem_new(struct exchange);
     exchange->session = session;
     exchange->stream = stream;
+    list_init(&exchange->node);
     arena_init(&exchange->arena, exchange->memory, sizeof(exchange->memory));
     fields_init(&exchange->fields, &exchange->arena);
     stream->owner = exchange;
@@ -242,6 +269,14 @@ on_stalled(struct timer *timer)
     h1_shutdown(session->h1);
 }
 
+void
+admin_session_init(struct admin_sessions *sessions)
+{
+    list_init(&sessions->list);
+    list_init(&sessions->queue);
+    sessions->turn.on_due = on_turn;
+}
+
 /* Between accepting and h1_server_open nothing is read. */
 static const struct conn_events NO_EVENTS;
 
@@ -257,6 +292,8 @@ admin_session_open(struct admin_sessions *sessions, uv_stream_t *listening)
     int error = conn_accept(sessions->ctx, listening, NULL, &NO_EVENTS, NULL, &conn);
     if (error)
         return error;
+    int bytes = SEND_BYTES;
+    uv_send_buffer_size(&conn->handle, &bytes); /* a wish: less is made for who does not read */
     struct admin_session *session = mem_new(struct admin_session);
     session->sessions = sessions;
     session->stall.on_due = on_stalled;
