@@ -192,6 +192,27 @@ def test_the_manifests_agree_with_the_image_and_its_configuration():
     assert service["spec"]["ports"][0]["targetPort"] in ports
 
 
+@pytest.fixture(scope="module")
+def validator():
+    """kubernetes-validate from PyPI (it ships the schemas), in an environment of its own in the build folder."""
+    folder = pathlib.Path(os.environ.get("TRIBUTARY_BUILD", ROOT / "build/release")) / "kubernetes-validate"
+    program = folder / "bin/kubernetes-validate"
+    if not program.exists():
+        made = subprocess.run(f"python3 -m venv {folder} && {folder}/bin/pip -q install kubernetes-validate==1.37.0", shell=True,
+                              capture_output=True, text=True, timeout=300)
+        if made.returncode:
+            message = f"kubernetes-validate cannot be installed: {made.stderr[-300:]}"
+            pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return program
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.34"])
+def test_the_manifests_fit_the_kubernetes_schemas(validator, version):
+    files = [DOCKER / "kubernetes/deployment.yaml", DOCKER / "kubernetes/service.yaml"]
+    asked = subprocess.run([validator, "-k", version, "--strict", *files], capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+
+
 def test_the_dockerfile_runs_the_tested_script_as_a_user_that_is_not_root():
     dockerfile = (DOCKER / "Dockerfile").read_text()
     assert "docker/rootfs.sh /build/tributary /rootfs" in dockerfile
