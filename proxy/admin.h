@@ -8,7 +8,7 @@
 #ifndef TRIBUTARY_ADMIN_H
 #define TRIBUTARY_ADMIN_H
 
-#include "proxy/server.h"
+#include "proxy/server_state.h"
 
 /* Listen and serve. 0 or a negative errno with a sentence in error. The admin is freed after
  * admin_close, by the loop. */

@@ -5,7 +5,7 @@
 #ifndef TRIBUTARY_ADMIN_ANSWER_H
 #define TRIBUTARY_ADMIN_ANSWER_H
 
-#include "proxy/server.h"
+#include "proxy/server_state.h"
 
 /* Views, valid during the call. */
 struct admin_request {

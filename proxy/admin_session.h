@@ -8,7 +8,7 @@
 #define TRIBUTARY_ADMIN_SESSION_H
 
 #include "proxy/net/ctx.h"
-#include "proxy/server.h"
+#include "proxy/server_state.h"
 
 struct admin_session;
 

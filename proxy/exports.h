@@ -3,7 +3,7 @@
 #ifndef TRIBUTARY_EXPORTS_H
 #define TRIBUTARY_EXPORTS_H
 
-#include "proxy/server.h"
+#include "proxy/server_state.h"
 
 void exports_stats_json(const struct server *server, struct strbuf *out);
 void
