@@ -35,6 +35,7 @@ KNOWN = (
     ("thing%3A", "percent-encodes characters that this client's decoder leaves alone"),
 )
 NO_METADATA = "code and message; the provider drops response metadata on errors"
+CLIENT_NO_METADATA = "code and message; this client's API gives no response metadata with errors, from any provider"
 
 
 def run_client(client, target):
@@ -96,7 +97,7 @@ def explain(provider, detail):
     return f"{provider}, asked directly: {detail[:160]}"
 
 
-def cell(provider, case, direct, proxied):
+def cell(client, provider, case, direct, proxied):
     """("works" | "fault" | "limit", note or None) of one cell, from its two lines."""
     missing = {"ok": False, "detail": "the client did not get to this case", "facts": {}}
     direct, proxied = direct.get(case, missing), proxied.get(case, missing)
@@ -108,12 +109,14 @@ def cell(provider, case, direct, proxied):
         return "works", None
     if direct["facts"].get("metadata", False):
         return "fault", "metadata comes with the error directly, and not through the proxy"
+    if client.startswith("dubbo-java"):
+        return "works", f"{client}: {CLIENT_NO_METADATA}"
     return "works", f"{provider}: {NO_METADATA}"
 
 
 def cells(lines):
     """{(client, provider, case): (kind, note)}"""
-    return {(client, provider, case): cell(provider, case, direct, proxied)
+    return {(client, provider, case): cell(client, provider, case, direct, proxied)
             for (client, provider), (direct, proxied) in lines.items() for case in CASES}
 
 

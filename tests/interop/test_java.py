@@ -188,5 +188,5 @@ def test_matrix_has_no_cell_that_works_only_without_the_proxy(addresses, proxy, 
         targets = addresses[provider], way(proxy, "auto", provider)
         pair = tuple(matrix.run_client(client, target) for target in targets)
     for case in matrix.CASES:
-        kind, note = matrix.cell(provider, case, *pair)
+        kind, note = matrix.cell(client, provider, case, *pair)
         assert kind != "fault", f"{case}: {note}"
