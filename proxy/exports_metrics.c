@@ -105,7 +105,7 @@ static const struct {
     [ENDPOINT_CONNECTIONS] = {"tributary_endpoint_connections", "gauge", "Open connections."},
     [ENDPOINT_STREAMS] = {"tributary_endpoint_streams", "gauge", "Open streams."},
     [ENDPOINT_OPENED] = {"tributary_endpoint_connections_opened_total", "counter",
-                         "Connections begun, those that failed too."},
+                         "Connections opened."},
     [ENDPOINT_FAILURES] = {"tributary_endpoint_failures_total", "counter",
                            "Dials that failed and connections that died."},
     [ENDPOINT_READS] = {"tributary_endpoint_reads_total", "counter", "Read system calls."},

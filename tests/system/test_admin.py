@@ -236,6 +236,14 @@ def test_ready_with_upstreams_names_the_route_that_cannot_work(tributary, free_p
     assert proxy.get("/ready").status == 200
 
 
+def test_ready_with_upstreams_follows_a_provider_that_comes_without_any_call(tributary, echo, free_port, wait_until):
+    port = free_port()
+    proxy = tributary(f"127.0.0.1:{port}")
+    wait_until(lambda: proxy.get("/ready?upstreams").status == 503, "503")
+    echo("--port", port)
+    wait_until(lambda: proxy.get("/ready?upstreams").status == 200, "200")
+
+
 def test_ready_with_upstreams_counts_an_endpoint_that_works(tributary, echo, call):
     proxy = tributary(echo())
     assert proxy.get("/ready?upstreams").status == 200
