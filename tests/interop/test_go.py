@@ -95,6 +95,9 @@ def all_ways(provider):
         # Bare calls over kept HTTP/1.1 connections; streams still on HTTP/2.
         "upstream http1": upstream(provider, transport="http1"),
         "route http1": route("http1"),
+        # dubbo-go compresses every reply when it is offered.
+        "upstream zipped": upstream(provider, forward_accept_encoding="on"),
+        "route zipped": route("zipped"),
         "upstream fast": upstream(provider, wire="bare"),
         "route fast": route("fast", call="unary"),
         "upstream relay": upstream(provider, wire="bare"),
@@ -104,7 +107,7 @@ def all_ways(provider):
     }
 
 
-WAYS = ("auto", "explicit", "stream", "http1", "fast", "relay", "framed")
+WAYS = ("auto", "explicit", "stream", "http1", "zipped", "fast", "relay", "framed")
 
 
 @pytest.fixture(scope="module")
@@ -151,18 +154,24 @@ def test_transport_http1(lines, case):
     check_case(lines.of("http1"), case)
 
 
+# There the provider gets accept-encoding on purpose, which that one case forbids elsewhere.
+@pytest.mark.parametrize("case", [case for case in CASES if case != "request_headers_do_not_leak"])
+def test_replies_compressed(lines, case):
+    check_case(lines.of("zipped"), case)
+
+
 @pytest.fixture(scope="module")
 def parity_lines(go_programs, proxy):
-    targets = [f"-target={way}={proxy.address[way]}" for way in ("fast", "relay", "framed")]
+    targets = [f"-target={way}={proxy.address[way]}" for way in ("fast", "relay", "framed", "http1", "zipped")]
     return case_lines([go_programs["grpc-client"], "-parity", *targets])
 
 
 @pytest.mark.parametrize("call", PARITY)
-def test_parity_of_fast_relay_and_framed(parity_lines, call):
+def test_parity_of_fast_relay_framed_http1_and_compressed(parity_lines, call):
     check_case(parity_lines, f"parity/{call}")
 
 
-def test_parity_really_went_three_ways(parity_lines, proxy):
+def test_parity_really_went_different_ways(parity_lines, proxy):
     routes = proxy.stats()["routes"]
     used = {way: {path for path, calls in routes[way]["path"].items() if calls} for way in ("fast", "relay", "framed")}
     assert used["fast"] <= {"fast", "cut_through"} and "fast" in used["fast"], used
