@@ -28,7 +28,7 @@ add_length(struct call *call, struct fields *out)
     int64_t length = flow_bare_length(&call->request_flow);
     if (!call->route->content_length || call->path == PATH_RELAY || length < 0)
         return;
-    fields_add(out, TEXT("content-length"), arena_printf(&call->arena, "%lld", (long long)length),
+    fields_add(out, TEXT("content-length"), arena_decimal(&call->arena, (uint64_t)length),
                FIELD_STATIC_NAME);
 }
 

@@ -63,33 +63,36 @@ on_change(struct target *target)
 static void
 on_trouble(struct target *target)
 {
-    (void)target;
+    struct cluster *cluster = endpoint_of(target)->cluster;
+    if (cluster->resolver)
+        resolver_look_again(cluster->resolver);
 }
 
 /* --- endpoints --- */
 
 static bool
-same(const struct endpoint *endpoint, struct text name, const struct address *address)
+same(const struct endpoint *endpoint, const struct resolved *resolved)
 {
     const struct target *target = &endpoint->target;
-    return text_eq(target->name, name) && target->address.len == address->len &&
-           memcmp(&target->address.storage, &address->storage, address->len) == 0;
+    const struct address *a = &target->address, *b = &resolved->address;
+    return text_eq(target->name, resolved->name) && text_eq(target->host, resolved->host) &&
+           a->len == b->len && memcmp(&a->storage, &b->storage, a->len) == 0;
 }
 
 /* Takes it out of where it is. */
 static struct endpoint *
-take_known(struct cluster *cluster, struct text name, const struct address *address)
+take_known(struct cluster *cluster, const struct resolved *resolved)
 {
     for (uint32_t i = 0; i < cluster->endpoint_count; i++) {
         struct endpoint *endpoint = cluster->endpoints[i];
-        if (!endpoint || !same(endpoint, name, address))
+        if (!endpoint || !same(endpoint, resolved))
             continue;
         cluster->endpoints[i] = NULL;
         return endpoint;
     }
     list_for_each (node, &cluster->leaving) {
         struct endpoint *endpoint = list_entry(node, struct endpoint, node);
-        if (!same(endpoint, name, address))
+        if (!same(endpoint, resolved))
             continue;
         list_unlink(node);
         endpoint_set_leaving(endpoint, false);
@@ -99,67 +102,52 @@ take_known(struct cluster *cluster, struct text name, const struct address *addr
 }
 
 static struct endpoint *
-make(struct cluster *cluster, struct text name, const struct address *address)
+make(struct cluster *cluster, const struct resolved *resolved)
 {
     struct target target = {
         .worker = cluster->worker,
         .conf = cluster->conf,
         .upstream = cluster->name,
-        .name = name,
-        .address = *address,
+        .name = resolved->name,
+        .host = resolved->host,
+        .address = resolved->address,
         .waiting = &cluster->waiting,
         .on_change = on_change,
         .on_trouble = on_trouble,
     };
-    struct endpoint *endpoint = endpoint_new(cluster, &target);
-    endpoint_warm(endpoint);
-    return endpoint;
+    return endpoint_new(cluster, &target);
 }
 
 static void
 set_leaving(struct cluster *cluster, struct endpoint *endpoint)
 {
-    endpoint->target.conf = cluster->conf; /* the one it had goes with its snapshot */
     list_push_back(&cluster->leaving, &endpoint->node);
     endpoint_set_leaving(endpoint, true);
 }
 
-/* The addresses it has now: those that stay are kept, others leave. */
+/* The addresses there are now: those that stay are kept, others leave, new ones are dialled, so
+ * that they are known to work. */
 static void
-set_endpoints(struct cluster *cluster, const struct text *names, const struct address *addresses,
-              unsigned count)
+on_endpoints(void *owner, const struct resolved *list, unsigned count)
 {
-    struct endpoint **kept = mem_alloc((count + 1) * sizeof(*kept));
-    for (unsigned i = 0; i < count; i++) {
-        kept[i] = take_known(cluster, names[i], &addresses[i]);
-        if (!kept[i])
-            kept[i] = make(cluster, names[i], &addresses[i]);
-        kept[i]->target.conf = cluster->conf;
-    }
+    struct cluster *cluster = owner;
+    struct endpoint **old = cluster->endpoints;
+    struct endpoint **now = mem_alloc((count + 1) * sizeof(struct endpoint *));
+    for (unsigned i = 0; i < count; i++)
+        now[i] = take_known(cluster, &list[i]);
     for (uint32_t i = 0; i < cluster->endpoint_count; i++)
-        if (cluster->endpoints[i])
-            set_leaving(cluster, cluster->endpoints[i]);
-    mem_free(cluster->endpoints);
-    cluster->endpoints = kept;
-    cluster->endpoint_count = count;
-    ctx_defer(&cluster->worker->ctx, &cluster->sweep);
-}
-
-static void
-set_static_endpoints(struct cluster *cluster)
-{
-    const struct upstream_conf *conf = cluster->conf;
-    struct text *names = mem_alloc((conf->endpoint_count + 1) * sizeof(*names));
-    struct address *addresses = mem_alloc((conf->endpoint_count + 1) * sizeof(*addresses));
-    unsigned count = 0;
-    for (unsigned i = 0; i < conf->endpoint_count; i++) {
-        if (address_from_text(conf->endpoints[i], false, &addresses[count]) != 0)
+        if (old[i])
+            set_leaving(cluster, old[i]);
+    for (unsigned i = 0; i < count; i++) {
+        if (now[i])
             continue;
-        names[count++] = conf->endpoints[i];
+        now[i] = make(cluster, &list[i]);
+        endpoint_warm(now[i]);
     }
-    set_endpoints(cluster, names, addresses, count);
-    mem_free(names);
-    mem_free(addresses);
+    cluster->endpoints = now;
+    cluster->endpoint_count = count;
+    mem_free(old);
+    ctx_defer(&cluster->worker->ctx, &cluster->sweep);
 }
 
 /* --- choosing --- */
@@ -220,7 +208,8 @@ cluster_last_error(const struct cluster *cluster)
         if (error[0])
             return error;
     }
-    return "it has no endpoints";
+    const char *error = cluster->resolver ? resolver_error(cluster->resolver) : "";
+    return error[0] ? error : "it has no endpoints";
 }
 
 /* --- life --- */
@@ -234,19 +223,27 @@ differs(const struct upstream_conf *a, const struct upstream_conf *b)
            !text_eq(a->tls_server_name, b->tls_server_name);
 }
 
+static void
+set_conf(struct cluster *cluster, const struct upstream_conf *conf)
+{
+    cluster->conf = conf;
+    for (uint32_t i = 0; i < cluster->endpoint_count; i++)
+        cluster->endpoints[i]->target.conf = conf;
+    list_for_each (node, &cluster->leaving)
+        list_entry(node, struct endpoint, node)->target.conf = conf;
+}
+
 void
 cluster_update(struct cluster *cluster, struct snapshot *snapshot, const struct upstream_conf *conf)
 {
     struct snapshot *old_snapshot = cluster->snapshot;
     const struct upstream_conf *old = cluster->conf;
     cluster->snapshot = snapshot_ref(snapshot);
-    cluster->conf = conf;
-    list_for_each (node, &cluster->leaving)
-        list_entry(node, struct endpoint, node)->target.conf = conf;
+    set_conf(cluster, conf);
     if (old && differs(old, conf))
         for (uint32_t i = 0; i < cluster->endpoint_count; i++)
             endpoint_drain(cluster->endpoints[i]);
-    set_static_endpoints(cluster);
+    resolver_update(cluster->resolver, conf);
     if (old_snapshot)
         snapshot_unref(old_snapshot);
 }
@@ -261,23 +258,41 @@ cluster_new(struct worker *worker, struct snapshot *snapshot, const struct upstr
     list_init(&cluster->leaving);
     list_init(&cluster->sweep.node);
     cluster->sweep.run = on_sweep;
+    cluster->resolver = resolver_open(worker, cluster->name, on_endpoints, cluster);
     cluster_update(cluster, snapshot, conf);
     return cluster;
 }
 
 void
+cluster_await(struct cluster *cluster, uint64_t until_ns)
+{
+    resolver_await(cluster->resolver, until_ns);
+}
+
+void
 cluster_check(struct cluster *cluster, uint64_t now_ns)
 {
+    if (cluster->resolver)
+        resolver_check(cluster->resolver, now_ns);
     for (uint32_t i = 0; i < cluster->endpoint_count; i++)
         endpoint_check(cluster->endpoints[i], now_ns);
     list_for_each (node, &cluster->leaving)
         endpoint_check(list_entry(node, struct endpoint, node), now_ns);
 }
 
+static void
+close_resolver(struct cluster *cluster)
+{
+    if (cluster->resolver)
+        resolver_close(cluster->resolver);
+    cluster->resolver = NULL;
+}
+
 void
 cluster_set_gone(struct cluster *cluster)
 {
     cluster->gone = true;
+    close_resolver(cluster);
     for (uint32_t i = 0; i < cluster->endpoint_count; i++)
         endpoint_set_leaving(cluster->endpoints[i], true);
     ctx_defer(&cluster->worker->ctx, &cluster->sweep);
@@ -286,6 +301,7 @@ cluster_set_gone(struct cluster *cluster)
 void
 cluster_close(struct cluster *cluster)
 {
+    close_resolver(cluster);
     for (uint32_t i = 0; i < cluster->endpoint_count; i++)
         endpoint_close(cluster->endpoints[i]);
     list_for_each (node, &cluster->leaving)

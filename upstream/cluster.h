@@ -9,6 +9,7 @@
 #define TRIBUTARY_UPSTREAM_CLUSTER_H
 
 #include "upstream/endpoint.h"
+#include "upstream/resolver.h"
 
 struct cluster {
     struct list node; /* upstreams->clusters or leaving */
@@ -16,6 +17,7 @@ struct cluster {
     struct snapshot *snapshot;        /* a reference: holds conf */
     const struct upstream_conf *conf; /* of the newest snapshot that names it */
     char *name;
+    struct resolver *resolver;   /* NULL once it is gone or closed */
     struct endpoint **endpoints; /* an array: picking is by index */
     uint32_t endpoint_count;
     struct list leaving;   /* struct endpoint: no longer named, still in use */
@@ -36,7 +38,9 @@ struct endpoint *cluster_pick(struct cluster *cluster, const struct endpoint *av
 /* Why none is usable; constant until the next event. */
 const char *cluster_last_error(const struct cluster *cluster);
 void cluster_leave(struct cluster *cluster, struct endpoint *endpoint); /* a call is done with it */
-void cluster_check(struct cluster *cluster, uint64_t now_ns);           /* once a second */
+/* Blocks until host names were looked up once, or it is that late: before the loop runs. */
+void cluster_await(struct cluster *cluster, uint64_t until_ns);
+void cluster_check(struct cluster *cluster, uint64_t now_ns); /* once a second */
 void cluster_set_gone(struct cluster *cluster);
 void cluster_close(struct cluster *cluster); /* connections say goodbye and close */
 void cluster_abort(struct cluster *cluster); /* what is still open closes now */

@@ -132,6 +132,8 @@ void
 endpoint_show(struct endpoint *endpoint)
 {
     const struct upstream_conf *conf = endpoint->target.conf;
+    if (endpoint->leaving && stats_get(&endpoint->target.cells->present))
+        return; /* the name is another endpoint's by now */
     enum endpoint_wire wire = facts_wire(endpoint->facts);
     if (conf->wire != UPSTREAM_WIRE_AUTO && wire == WIRE_UNKNOWN)
         wire = conf->wire == UPSTREAM_WIRE_FRAMED ? WIRE_FRAMED : WIRE_BARE;

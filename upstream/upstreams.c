@@ -8,6 +8,8 @@
 #include "proxy/base/clock.h"
 #include "proxy/call/module.h"
 
+#define NAMES_NS NS_PER_S /* how long a start waits for host names */
+
 struct upstreams {
     struct worker *worker;
     struct list clusters; /* struct cluster: those of the newest snapshot */
@@ -107,6 +109,9 @@ start(struct worker *worker)
     list_init(&self->leaving);
     self->tick.on_due = on_tick;
     apply(worker, NULL);
+    uint64_t until_ns = clock_now_ns() + NAMES_NS;
+    list_for_each (node, &self->clusters)
+        cluster_await(list_entry(node, struct cluster, node), until_ns);
     timers_start(&worker->ctx.timers, &self->tick, clock_now_ns() + NS_PER_S);
     return 0;
 }
