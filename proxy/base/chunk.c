@@ -121,7 +121,8 @@ chunk_pool_fini(struct chunk_pool *pool)
     budget_lease_fini(&pool->lease); /* checks that every chunk is back */
 }
 
-/* Whether the chunk would lie in the last eighth and the body may not. Only long ones pay for asking. */
+/* Whether the chunk would lie in the last eighth and the body may not. Only long ones pay for
+ * asking. */
 static bool
 too_late(const struct chunk_pool *pool, uint32_t size, uint64_t body_bytes)
 {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "proxy/call/routes.h"
-#include "proxy/config/draft.h"
+#include "proxy/config/draft_build.h"
 #include "proxy/config/secure.h"
 #include "proxy/config/validate.h"
 

@@ -21,9 +21,6 @@ struct draft {
     const struct ini_section *proxy, **listeners, **upstreams, **routes, **filters;
 };
 
-/* Fills draft->snapshot (fresh from snapshot_new()) from draft->file. Errors are complaints; all
- * sections are read. */
-void draft_build(struct draft *draft);
 void draft_fini(struct draft *draft); /* the arrays */
 
 /* A complaint at the line of `key` in `section`, at the section's own line when it does not stand

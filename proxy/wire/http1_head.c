@@ -2,10 +2,10 @@
  * The head of an HTTP/1.1 message, line by line (RFC 9112 sections 3 to 6).
  *
  * Owns the grammar of start lines and fields and the decision how long the body is. Does not own
- * where lines come from (http1.c), nor what fields mean beyond the framing. Happy path: start line,
- * fields one by one (those that matter for framing are noted as they pass), finish. Failure modes:
- * each refusal sets a constant reason and the status that a server answers. Two ways to read a
- * length are always a refusal: that is what request smuggling is made of.
+ * where lines come from (http1_reader.c), nor what fields mean beyond the framing. Happy path:
+ * start line, fields one by one (those that matter for framing are noted as they pass), finish.
+ * Failure modes: each refusal sets a constant reason and the status that a server answers. Two ways
+ * to read a length are always a refusal: that is what request smuggling is made of.
  */
 #include "proxy/wire/http1_head.h"
 

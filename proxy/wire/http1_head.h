@@ -1,5 +1,5 @@
-/* Private to http1.c: one line of a head or trailer at a time, and what the finished head says
- * about the body. */
+/* Private to http1_reader.c: one line of a head or trailer at a time, and what the finished head
+ * says about the body. */
 #ifndef TRIBUTARY_WIRE_HTTP1_HEAD_H
 #define TRIBUTARY_WIRE_HTTP1_HEAD_H
 
