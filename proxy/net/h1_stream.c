@@ -127,8 +127,9 @@ h1_reset(struct stream *stream, uint32_t h2_error)
 {
     struct h1_stream *exchange = (struct h1_stream *)stream;
     (void)h2_error; /* HTTP/1.1 has no word for it */
+    bool complete = (stream->in_end || exchange->head_ended) && stream->out_closed;
     stream->events = NULL;
-    if (exchange->h1 && exchange->h1->stream == exchange && !(stream->in_end && stream->out_closed))
+    if (exchange->h1 && exchange->h1->stream == exchange && !complete)
         h1_go_down_later(exchange->h1, UV_ECANCELED, "exchange reset");
     h1_detach(stream);
 }
