@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import bench_report
 import bench_targets
-from bench_load import find_build, load, parse_size, prime
+from bench_load import HERE, find_build, load, parse_size, prime
 from bench_targets import TARGETS, Provider
 
 DEFAULTS = {
@@ -327,7 +327,7 @@ def parse(argv):
     parser.add_argument("--pid", type=int, help="its process")
     parser.add_argument("--config", help="INI file with a [bench] section")
     parser.add_argument("--build", help="build folder; default $TRIBUTARY_BUILD, else the tools are built")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench-results"))
+    parser.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "build" / "bench-results")
     parser.add_argument("--proxy-core", type=int, default=0)
     parser.add_argument("--load-core", type=int, default=1)
     known = {action.dest: action for action in parser._actions}
