@@ -119,8 +119,7 @@ add_trailers(struct call *call, struct fields *out)
 static void
 add_length(struct call *call, struct fields *out, uint64_t bytes)
 {
-    fields_add(out, TEXT("content-length"),
-               arena_printf(&call->arena, "%llu", (unsigned long long)bytes),
+    fields_add(out, TEXT("content-length"), arena_decimal(&call->arena, bytes),
                FIELD_STATIC_NAME | FIELD_NO_INDEX);
 }
 

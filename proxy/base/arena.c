@@ -64,8 +64,8 @@ block_bytes(const struct arena *arena, size_t need)
     return bytes > need ? bytes : need;
 }
 
-static __attribute__((noinline)) void *
-alloc_block(struct arena *arena, size_t bytes)
+void *
+arena_add_block(struct arena *arena, size_t bytes)
 {
     check(bytes < SIZE_MAX / 4);
     size_t need = bytes ? (bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1) : ARENA_ALIGN;
@@ -83,18 +83,6 @@ alloc_block(struct arena *arena, size_t bytes)
     return memory;
 }
 
-void *
-arena_alloc(struct arena *arena, size_t bytes)
-{
-    size_t need = (bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
-    /* need - 1: nothing asked for, and a size that wrapped, go the slow way too. */
-    if (__builtin_expect(need - 1 >= room(arena), 0))
-        return alloc_block(arena, bytes);
-    void *memory = arena->next;
-    arena->next += need;
-    return memory;
-}
-
 struct text
 arena_copy(struct arena *arena, struct text text)
 {
@@ -103,6 +91,19 @@ arena_copy(struct arena *arena, struct text text)
         memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
     return text_make(copy, text.len);
+}
+
+struct text
+arena_decimal(struct arena *arena, uint64_t value)
+{
+    enum { MOST = 20 }; /* digits of UINT64_MAX */
+    char *memory = arena_alloc(arena, MOST + 1), *end = memory + MOST, *digit = end;
+    *end = '\0';
+    do {
+        *--digit = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    return text_make(digit, (size_t)(end - digit));
 }
 
 struct text

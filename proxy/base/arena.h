@@ -6,6 +6,7 @@
 #define TRIBUTARY_BASE_ARENA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "proxy/base/text.h"
 
@@ -20,10 +21,24 @@ struct arena {
 /* `memory` (may be NULL with 0 bytes) belongs to the caller and must outlive the arena. */
 void arena_init(struct arena *arena, void *memory, size_t bytes);
 void arena_fini(struct arena *arena);
-void *arena_alloc(struct arena *arena, size_t bytes); /* aligned to 8, not zeroed, never NULL */
+void *arena_add_block(struct arena *arena, size_t bytes); /* arena_alloc() where it does not fit */
+/* Aligned to 8, not zeroed, never NULL. */
+static inline void *
+arena_alloc(struct arena *arena, size_t bytes)
+{
+    size_t need = (bytes + 7) & ~(size_t)7;
+    /* need - 1: nothing asked for, and a size that wrapped, go the slow way too. */
+    if (__builtin_expect(need - 1 >= (size_t)(arena->end - arena->next), 0))
+        return arena_add_block(arena, bytes);
+    void *memory = arena->next;
+    arena->next += need;
+    return memory;
+}
+
 /* A copy that lives as long as the arena, NUL behind it. */
 struct text arena_copy(struct arena *arena, struct text text);
-/* printf into the arena; NUL behind it. */
+struct text arena_decimal(struct arena *arena, uint64_t value); /* its digits, NUL behind them */
+/* printf into the arena; NUL behind it. Not for the call path. */
 __attribute__((format(printf, 2, 3))) struct text
 arena_printf(struct arena *arena, const char *format, ...);
 

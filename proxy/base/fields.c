@@ -7,16 +7,10 @@
  */
 #include "proxy/base/fields.h"
 
-enum { FIELDS_FIRST = 16, FIELD_OVERHEAD = 32 /* RFC 9113 section 6.5.2 */ };
+enum { FIELDS_FIRST = 8, FIELD_OVERHEAD = 32 /* RFC 9113 section 6.5.2 */ };
 
 void
-fields_init(struct fields *fields, struct arena *arena)
-{
-    *fields = (struct fields){.items = NULL, .arena = arena};
-}
-
-static __attribute__((noinline)) void
-grow(struct fields *fields)
+fields_grow(struct fields *fields)
 {
     uint32_t cap = fields->cap ? fields->cap * 2 : FIELDS_FIRST;
     struct field *items = arena_alloc(fields->arena, cap * sizeof(*items));
@@ -24,14 +18,6 @@ grow(struct fields *fields)
         memcpy(items, fields->items, fields->count * sizeof(*items));
     fields->items = items;
     fields->cap = cap;
-}
-
-void
-fields_add(struct fields *fields, struct text name, struct text value, uint8_t flags)
-{
-    if (__builtin_expect(fields->count == fields->cap, 0))
-        grow(fields);
-    fields->items[fields->count++] = (struct field){name, value, flags};
 }
 
 void

@@ -32,9 +32,25 @@ struct fields {
     struct arena *arena; /* not owned */
 };
 
-void fields_init(struct fields *fields, struct arena *arena);
+static inline void
+fields_init(struct fields *fields, struct arena *arena)
+{
+    *fields = (struct fields){.items = NULL, .arena = arena};
+}
+
+void fields_grow(struct fields *fields); /* room for one more */
 /* Views are kept, not copied. */
-void fields_add(struct fields *fields, struct text name, struct text value, uint8_t flags);
+static inline void
+fields_add(struct fields *fields, struct text name, struct text value, uint8_t flags)
+{
+    if (__builtin_expect(fields->count == fields->cap, 0))
+        fields_grow(fields);
+    struct field *field = &fields->items[fields->count++];
+    field->name = name;
+    field->value = value;
+    field->flags = flags;
+}
+
 /* Name and value are copied into the arena. */
 void fields_add_copy(struct fields *fields, struct text name, struct text value, uint8_t flags);
 /* The first field of that name, or NULL. Names compare exactly (both lower case). */

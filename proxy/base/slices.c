@@ -12,16 +12,6 @@
 #include "proxy/base/check.h"
 #include "proxy/base/mem.h"
 
-/* A queue's address is part of it (inline_items): it must not be copied or moved as a struct. */
-void
-slices_init(struct slices *queue)
-{
-    queue->items = queue->inline_items;
-    queue->head = queue->count = 0;
-    queue->cap = SLICES_INLINE;
-    queue->bytes = 0;
-}
-
 static void
 put_slice(struct slice slice)
 {
@@ -44,7 +34,7 @@ free_items(struct slices *queue)
 }
 
 void
-slices_clear(struct slices *queue)
+slices_release(struct slices *queue)
 {
     for (const struct slice *item = queue->items + queue->head, *end = item + queue->count;
          item < end; item++)

@@ -26,8 +26,25 @@ struct slices {
     struct slice inline_items[SLICES_INLINE];
 };
 
-void slices_init(struct slices *queue);
-void slices_clear(struct slices *queue); /* puts every chunk; usable again */
+/* A queue's address is part of it (inline_items): it must not be copied or moved as a struct. */
+static inline void
+slices_init(struct slices *queue)
+{
+    queue->items = queue->inline_items;
+    queue->head = queue->count = 0;
+    queue->cap = SLICES_INLINE;
+    queue->bytes = 0;
+}
+
+void slices_release(struct slices *queue); /* slices_clear() of a queue that was used */
+/* Puts every chunk; usable again. Most queues that are cleared have nothing. */
+static inline void
+slices_clear(struct slices *queue)
+{
+    if (queue->count > 0 || queue->items != queue->inline_items)
+        slices_release(queue);
+}
+
 static inline void
 slices_fini(struct slices *queue)
 {

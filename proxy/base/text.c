@@ -26,7 +26,7 @@ equal_nocase(const char *a, const char *b, size_t len)
 bool
 text_eq_nocase(struct text a, struct text b)
 {
-    return a.len == b.len && equal_nocase(a.ptr, b.ptr, a.len);
+    return text_eq(a, b) || (a.len == b.len && equal_nocase(a.ptr, b.ptr, a.len));
 }
 
 bool

@@ -32,10 +32,12 @@ text_make(const void *ptr, size_t len)
     return (struct text){(const char *)ptr, len};
 }
 
+/* Constants go second: a comparison with a known length is no call of memcmp(). */
 static inline bool
 text_eq(struct text a, struct text b)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+    return a.len == b.len &&
+           (b.len == 0 || (a.ptr[0] == b.ptr[0] && memcmp(a.ptr, b.ptr, b.len) == 0));
 }
 
 static inline bool

@@ -48,7 +48,7 @@ struct call *
 call_new(struct worker *worker, const struct downstream_ops *ops, void *down)
 {
     struct call *call = slab_alloc(&worker->ctx.slab, sizeof(*call));
-    memset(call, 0, offsetof(struct call, arena_memory));
+    memset(call, 0, offsetof(struct call, request_flow));
     call->worker = worker;
     call->down_ops = ops;
     call->down = down;

@@ -93,7 +93,7 @@ struct call_times {
         earlier_upstream; /* attempts before this one, added up */
 };
 
-enum { CALL_ARENA_BYTES = 1536 };
+enum { CALL_ARENA_BYTES = 2240 }; /* with the call just under SLAB_MAX */
 
 struct call {
     struct grave grave;
@@ -120,7 +120,6 @@ struct call {
 
     struct call_request request;
     struct call_reply reply;
-    struct flow request_flow, reply_flow;
     struct rpc_status status;    /* the outcome, valid from CALL_ENDING on */
     enum stats_reason reason;    /* why the proxy itself ended it; REASON_NONE else */
     struct upstream_facts facts; /* of the picked endpoint */
@@ -151,6 +150,7 @@ struct call {
     uint64_t request_owed, request_queued, reply_owed, reply_queued;
 
     struct arena arena;
+    struct flow request_flow, reply_flow; /* call_new() zeroes what is above */
     char arena_memory[CALL_ARENA_BYTES];
 };
 

@@ -17,7 +17,7 @@
 void
 flow_init(struct flow *flow, struct chunk_pool *pool, uint64_t max_message)
 {
-    memset(flow, 0, sizeof(*flow));
+    memset(flow, 0, offsetof(struct flow, body)); /* the queues are large, and empty by init */
     flow->pool = pool;
     flow->max_message = max_message;
     flow->bare_length = -1;
@@ -289,27 +289,6 @@ hand_over(struct slices *to, struct slices *from, bool keep)
         slices_move(to, from, from->bytes);
 }
 
-/* The held bytes of the first message, without prefix, inflated where asked. */
-static enum flow_error
-release_message(struct flow *flow, bool keep, struct slices *message)
-{
-    bool compressed = flow->from == FORM_FRAMED ? flow->first_compressed : flow->bare_compressed;
-    struct slices raw;
-    slices_init(&raw);
-    hand_over(&raw, &flow->body, keep);
-    if (flow->from == FORM_FRAMED)
-        slices_drop(&raw, raw.bytes < PREFIX_BYTES ? raw.bytes : PREFIX_BYTES);
-    enum flow_error error = FLOW_OK;
-    if (flow->inflate && compressed && raw.bytes > 0) {
-        check(flow->ended); /* path.c waits for the end where it must be inflated */
-        error = inflate_into(flow, &raw, message);
-    } else {
-        slices_move(message, &raw, raw.bytes);
-    }
-    slices_clear(&raw);
-    return error;
-}
-
 static enum flow_error
 release_framed_inflating(struct flow *flow, bool keep)
 {
@@ -330,15 +309,52 @@ release_framed_inflating(struct flow *flow, bool keep)
 
 /* The prefix for a bare source's message, when its length is certain by now. */
 static enum flow_error
-release_prefix(struct flow *flow, const struct slices *message)
+release_prefix(struct flow *flow, uint64_t held_bytes)
 {
-    bool certain = flow->ended || (flow->bare_length >= 0 && message->bytes > 0);
-    if (!certain)
+    bool certain = flow->ended || (flow->bare_length >= 0 && held_bytes > 0);
+    if (flow->from != FORM_BARE || flow->to != FORM_FRAMED || !certain)
         return FLOW_OK; /* feed_bare() puts it before the first byte */
-    uint64_t length = flow->ended ? message->bytes : (uint64_t)flow->bare_length;
+    uint64_t length = flow->ended ? held_bytes : (uint64_t)flow->bare_length;
     flow->prefixed = true;
     bool compressed = flow->bare_compressed && !flow->inflate && length > 0;
     return put_prefix(flow, &flow->out, compressed, length);
+}
+
+/* The message's held bytes, without what a framed source put before them. */
+static void
+release_bytes(struct flow *flow, bool keep, struct slices *message)
+{
+    hand_over(message, &flow->body, keep);
+    if (flow->from == FORM_FRAMED)
+        slices_drop(message, message->bytes < PREFIX_BYTES ? message->bytes : PREFIX_BYTES);
+}
+
+static enum flow_error
+release_inflating(struct flow *flow, bool keep)
+{
+    struct slices raw, plain;
+    slices_init(&raw);
+    slices_init(&plain);
+    release_bytes(flow, keep, &raw);
+    check(flow->ended || raw.bytes == 0); /* path.c waits for the end where it must be inflated */
+    enum flow_error error = raw.bytes > 0 ? inflate_into(flow, &raw, &plain) : FLOW_OK;
+    if (error == FLOW_OK)
+        error = release_prefix(flow, plain.bytes);
+    flow->out_bytes = plain.bytes;
+    slices_move(&flow->out, &plain, plain.bytes);
+    slices_clear(&raw);
+    slices_clear(&plain);
+    return error;
+}
+
+static enum flow_error
+release_as_it_is(struct flow *flow, bool keep)
+{
+    enum flow_error error = release_prefix(flow, flow->body.bytes);
+    uint64_t before = flow->out.bytes;
+    release_bytes(flow, keep, &flow->out);
+    flow->out_bytes = flow->out.bytes - before;
+    return error;
 }
 
 enum flow_error
@@ -358,15 +374,9 @@ flow_release(struct flow *flow, bool keep)
         hand_over(&flow->out, &flow->body, keep);
         return FLOW_OK;
     }
-    struct slices message;
-    slices_init(&message);
-    enum flow_error error = release_message(flow, keep, &message);
-    if (error == FLOW_OK && flow->from == FORM_BARE && flow->to == FORM_FRAMED)
-        error = release_prefix(flow, &message);
-    flow->out_bytes = message.bytes;
-    slices_move(&flow->out, &message, message.bytes);
-    slices_clear(&message);
-    return error;
+    bool compressed = flow->from == FORM_FRAMED ? flow->first_compressed : flow->bare_compressed;
+    return flow->inflate && compressed ? release_inflating(flow, keep)
+                                       : release_as_it_is(flow, keep);
 }
 
 int64_t

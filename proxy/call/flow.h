@@ -49,9 +49,6 @@ struct flow {
     /* state */
     bool held;                        /* bytes gather in body until flow_release() */
     bool ended, prefixed, kept_whole; /* kept_whole: body still has every byte */
-    struct slices body;               /* raw bytes */
-    struct slices out;                /* translated, ready to be sent: the caller takes it */
-    struct slices message;            /* inflating framed → framed: the message being gathered */
     struct prefix_reader reader;      /* framed source */
     uint64_t raw_bytes;               /* received, prefixes included */
     uint64_t message_bytes;           /* received, prefixes not included */
@@ -59,6 +56,9 @@ struct flow {
     uint32_t first_length;            /* framed source: of the first message */
     bool first_compressed;
     bool first_complete;
+    struct slices body;    /* raw bytes */
+    struct slices out;     /* translated, ready to be sent: the caller takes it */
+    struct slices message; /* inflating framed → framed: the message being gathered */
 };
 
 /* Held, framed → framed, nothing announced. max_message in bytes. */

@@ -84,8 +84,7 @@ record_times(struct call *call, uint64_t end_ns, struct phases *phases)
 static void
 number(struct call *call, struct log_pair *pair, const char *key, uint64_t value)
 {
-    *pair =
-        (struct log_pair){key, arena_printf(&call->arena, "%llu", (unsigned long long)value), true};
+    *pair = (struct log_pair){key, arena_decimal(&call->arena, value), true};
 }
 
 /* The status as the client got it: a gRPC client knows no code 17 (the grpc server codec makes it

@@ -31,7 +31,7 @@ add_report(struct call *call)
                    text_of(stats_path_name(call->path)), FIELD_STATIC);
     uint64_t overhead = record_overhead_ns(call, clock_now_ns());
     fields_add(&call->reply.trailers, TEXT("tributary-overhead-us"),
-               arena_printf(&call->arena, "%llu", (unsigned long long)(overhead / NS_PER_US)),
+               arena_decimal(&call->arena, overhead / NS_PER_US),
                FIELD_STATIC_NAME | FIELD_NO_INDEX);
 }
 

@@ -132,6 +132,22 @@ printf_fits_wherever_the_block_ends(void **state)
     }
 }
 
+static void
+decimal_is_as_printf_writes_it(void **state)
+{
+    (void)state;
+    const uint64_t values[] = {0, 9, 10, 128, 4294967295u, 10000000000u, UINT64_MAX};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        struct arena arena;
+        arena_init(&arena, NULL, 0);
+        struct text expected = arena_printf(&arena, "%llu", (unsigned long long)values[i]);
+        struct text text = arena_decimal(&arena, values[i]);
+        assert_int_equal(text.len, expected.len);
+        assert_string_equal(text.ptr, expected.ptr);
+        arena_fini(&arena);
+    }
+}
+
 int
 main(void)
 {
@@ -143,6 +159,7 @@ main(void)
         cmocka_unit_test(large_value_does_not_cost_the_current_block),
         cmocka_unit_test(copy_ends_with_nul),
         cmocka_unit_test(printf_fits_wherever_the_block_ends),
+        cmocka_unit_test(decimal_is_as_printf_writes_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
