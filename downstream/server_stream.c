@@ -6,8 +6,8 @@
  * Happy path: open → on_head (choose a codec, read the request, call_start) → on_data … on_end →
  * send_head, send_body, send_end → on_flushed → the call finishes and detaches.
  *
- * Failure modes: a client that resets or goes → call_downstream_gone; an answer before the
- * request's end → after it left, RST_STREAM(NO_ERROR).
+ * Failure modes: a client that resets or goes → call_downstream_gone; a reply before the request's
+ * end → after it left, RST_STREAM(NO_ERROR), for a plain answer only once the body is long.
  */
 #include "downstream/server_stream.h"
 
@@ -210,6 +210,8 @@ static const struct plain_answer NOT_POST = {{"405", 3}, {"RPCs are POST\n", 14}
 static const struct plain_answer NOT_RPC = {{"415", 3},
                                             {"the content-type is none of gRPC or Triple\n", 43}};
 
+static const struct plain_answer NOT_HTTP2 = {{"415", 3}, {"gRPC needs HTTP/2\n", 18}};
+
 static void
 send_plain(struct call *call, struct stream *stream, const struct plain_answer *answer)
 {
@@ -232,17 +234,61 @@ send_plain(struct call *call, struct stream *stream, const struct plain_answer *
     stream_send_data(stream, &body, true);
 }
 
-/* Not an RPC: the call is forgotten before it began. A body that is still to come is of no use. */
+/* --- the body of what is no RPC: dropped, but read to its end where that is near, so that a client
+ * which breaks HTTP in it is told so and one that cannot take an early answer gets its answer ---
+ */
+
+enum { DROPPED_BODY_MAX = 64 * 1024 };
+
+static void
+on_dropped_data(struct stream *stream, const uint8_t *data, size_t len)
+{
+    (void)data, (void)len;
+    if (stream->uncredited > DROPPED_BODY_MAX) /* never credited: all of it so far */
+        stream_reset(stream, NGHTTP2_NO_ERROR);
+}
+
+static void
+on_dropped_end(struct stream *stream, const struct fields *trailers)
+{
+    (void)trailers;
+    stream_detach(stream);
+}
+
+static void
+on_dropped_reset(struct stream *stream, uint32_t error)
+{
+    (void)error;
+    stream_detach(stream);
+}
+
+static void
+on_dropped_sent(struct stream *stream, size_t bytes)
+{
+    (void)stream, (void)bytes;
+}
+
+static const struct stream_events DROPPED = {
+    .on_data = on_dropped_data,
+    .on_end = on_dropped_end,
+    .on_reset = on_dropped_reset,
+    .on_sent = on_dropped_sent,
+};
+
+/* Not an RPC: the call is forgotten before it began. */
 static void
 answer_plain(struct server_stream *self, const struct plain_answer *answer)
 {
     struct call *call = self->call;
     struct stream *stream = self->stream;
     send_plain(call, stream, answer);
-    if (stream->in_end || stream->transport == STREAM_H1)
+    if (stream->in_end || stream->transport == STREAM_H1) {
         stream_detach(stream);
-    else
-        stream_reset(stream, NGHTTP2_NO_ERROR); /* once the answer has left */
+    } else {
+        stream->events = &DROPPED;
+        stream->owner = NULL;
+        stream->fields = stream->trailer_fields = NULL; /* they lay in the call */
+    }
     self->stream = NULL;
     call_finish(call);
 }
@@ -289,7 +335,7 @@ names_method(struct text path)
 
 /* NULL: it is an RPC, and *codec reads it. */
 static const struct plain_answer *
-sort_request(struct call *call, const struct codec **codec)
+sort_request(struct call *call, enum stream_transport transport, const struct codec **codec)
 {
     const struct fields *head = &call->request.head;
     if (!text_eq(fields_value(head, TEXT(":method")), TEXT("POST")))
@@ -298,8 +344,9 @@ sort_request(struct call *call, const struct codec **codec)
                           fields_count(head, TEXT("content-type")));
     if (!*codec)
         return &NOT_RPC;
-    bool bare = (*codec)->form == FORM_BARE;
-    return bare && !names_method(fields_value(head, TEXT(":path"))) ? &NOT_FOUND : NULL;
+    if ((*codec)->form == FORM_FRAMED)
+        return transport == STREAM_H1 ? &NOT_HTTP2 : NULL;
+    return names_method(fields_value(head, TEXT(":path"))) ? NULL : &NOT_FOUND;
 }
 
 static void
@@ -314,7 +361,7 @@ on_head(struct stream *stream, bool end)
         call_finish(call);
         return;
     }
-    const struct plain_answer *plain = sort_request(call, &call->down_codec);
+    const struct plain_answer *plain = sort_request(call, stream->transport, &call->down_codec);
     if (plain) {
         answer_plain(self, plain);
         return;
