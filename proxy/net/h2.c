@@ -261,6 +261,7 @@ h2_server_open(struct conn *conn, const struct h2_options *options, const struct
                void *owner, const uint8_t *first, size_t first_len)
 {
     struct h2 *h2 = open_h2(conn, true, options, events, owner);
+    h2->private->closed.skip = NGHTTP2_CLIENT_MAGIC_LEN;
     if (first_len > 0) { /* not now: the owner does not know us yet */
         h2->private->first_bytes = mem_alloc(first_len);
         h2->private->first_len = first_len;

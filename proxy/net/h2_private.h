@@ -6,6 +6,7 @@
  * h2_session.c  the nghttp2 session: its settings, and its callbacks for what comes in
  * h2_send.c     its callbacks for what goes out; heads, data, trailers; filling the write queue
  * h2_stream.c   stream objects from birth to death; requests, credit, reset, detach
+ * h2_closed.c   frames on streams that are over
  * h2_limits.c   what a peer may cost us; names of error codes
  *
  * nghttp2 must not be entered twice: inside its callbacks frames are only submitted (fill() checks
@@ -32,6 +33,7 @@ enum {
     H2_DATA_FRAME = 16384,         /* usual payload of DATA */
     H2_MAX_DATA_FRAME = 64 * 1024, /* where the peer takes more; nghttp2 keeps such a buffer */
     H2_NV_INLINE = 64,             /* fields of a block that is built on the stack */
+    H2_CLOSED_SLOTS = 64,          /* streams that a server remembers; a power of two */
 };
 
 /* So many events per window; the window begins with the first of them. */
@@ -69,6 +71,20 @@ struct h2_stream {
     bool unsendable;      /* our header block was too long */
 };
 
+/* What a server remembers of streams that were opened, and where in the bytes it is. */
+struct h2_closed {
+    uint32_t last_id;                /* the highest id used so far */
+    uint32_t slots[H2_CLOSED_SLOTS]; /* by id: the last one opened there, with a bit: peer done */
+    uint32_t skip;                   /* bytes of preface or payload until the next frame head */
+    uint8_t head[H2_FRAME_HEAD];
+    uint8_t head_len;
+};
+
+struct h2_closed_fault {
+    uint32_t h2_error;  /* 0: none */
+    uint32_t stream_id; /* 0: the connection's fault */
+};
+
 struct h2_private {
     struct list pending;       /* struct h2_stream: output was added since the last fill */
     struct h2_stream *to_mark; /* its last HEADERS are the bytes that mem_send is about to return */
@@ -78,6 +94,7 @@ struct h2_private {
     struct timer handshake, drain;
     uint8_t *first_bytes; /* owned: what the sniffing read before us */
     size_t first_len;
+    struct h2_closed closed;        /* server */
     struct h2_limiter resets;       /* server: from the peer, and its faults */
     struct h2_limiter rsts;         /* client: sent by us */
     uint32_t empty_data;            /* empty DATA frames in a row */
@@ -149,6 +166,15 @@ void h2_stream_fail(struct h2_stream *hs, uint32_t h2_error, uint32_t error);
 void h2_stream_lose_all(struct h2 *h2,
                         bool lost); /* the connection is down; lost: nothing more is written */
 void h2_stream_abandon_all(struct h2 *h2); /* the connection object is about to be freed */
+
+/* h2_closed.c */
+/*
+ * Walks received bytes, preface included, frame by frame. Returns how many of them to give to
+ * nghttp2 before the answer to *fault: up to the faulty frame's head, or all without one.
+ */
+size_t h2_closed_scan(struct h2_closed *closed, const uint8_t *data, size_t len,
+                      struct h2_closed_fault *fault);
+void h2_closed_answer(struct h2 *h2, const struct h2_closed_fault *fault);
 
 /* h2_limits.c */
 /* Counts one event; false when it is over the limit. limit 0: always true. */

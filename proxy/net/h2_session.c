@@ -393,15 +393,39 @@ feed_failed(struct h2 *h2, int error)
     }
 }
 
+static void
+feed(struct h2 *h2, const uint8_t *data, size_t len)
+{
+    h2->private->in_session = true;
+    ssize_t taken = nghttp2_session_mem_recv(h2->session, data, len);
+    h2->private->in_session = false;
+    if (taken < 0)
+        feed_failed(h2, (int)taken);
+}
+
+/* What stands before a frame on a closed stream is served first. */
+static void
+feed_server(struct h2 *h2, const uint8_t *data, size_t len)
+{
+    while (len > 0 && !h2->private->end_text) {
+        struct h2_closed_fault fault;
+        size_t before = h2_closed_scan(&h2->private->closed, data, len, &fault);
+        feed(h2, data, before);
+        if (fault.h2_error && !h2->private->end_text)
+            h2_closed_answer(h2, &fault);
+        data += before;
+        len -= before;
+    }
+}
+
 void
 h2_session_feed(struct h2 *h2, const uint8_t *data, size_t len)
 {
     struct h2_private *private = h2->private;
-    private->in_session = true;
-    ssize_t taken = nghttp2_session_mem_recv(h2->session, data, len);
-    private->in_session = false;
-    if (taken < 0)
-        feed_failed(h2, (int)taken);
+    if (h2->server)
+        feed_server(h2, data, len);
+    else
+        feed(h2, data, len);
     if (private->tell_goaway) {
         private->tell_goaway = false;
         if (h2->events->on_goaway)

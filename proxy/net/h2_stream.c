@@ -31,6 +31,16 @@ h2_stream_release(struct h2_stream *hs)
     ctx_bury(hs->ctx, &hs->grave, on_bury);
 }
 
+/* The exchange broke: the owner's last event. */
+static void
+tell_reset(struct h2_stream *hs, uint32_t error)
+{
+    if (hs->told || !hs->stream.events)
+        return;
+    hs->told = true;
+    hs->stream.events->on_reset(&hs->stream, error);
+}
+
 static void
 on_mark_flushed(struct conn_mark *mark, uint64_t now_ns, bool blocked)
 {
@@ -41,6 +51,8 @@ on_mark_flushed(struct conn_mark *mark, uint64_t now_ns, bool blocked)
     if (stream->events && stream->events->on_flushed)
         stream->events->on_flushed(stream, now_ns, stream->stalled_ns);
     hs->marked = false;
+    if (!hs->ng_open && !stream->in_end) /* for an owner who reads on behind its reply */
+        tell_reset(hs, NGHTTP2_NO_ERROR);
     h2_stream_release(hs);
 }
 
@@ -62,16 +74,6 @@ h2_stream_new(struct h2 *h2)
     return hs;
 }
 
-/* The exchange broke: the owner's last event. */
-static void
-tell_reset(struct h2_stream *hs, uint32_t error)
-{
-    if (hs->told || !hs->stream.events)
-        return;
-    hs->told = true;
-    hs->stream.events->on_reset(&hs->stream, error);
-}
-
 /* The peer reset it. What it had already said completely stands: RFC 9113 section 8.1. */
 static void
 peer_reset(struct h2 *h2, struct h2_stream *hs, uint32_t h2_error)
@@ -79,8 +81,8 @@ peer_reset(struct h2 *h2, struct h2_stream *hs, uint32_t h2_error)
     const struct stream *stream = &hs->stream;
     if (!h2->server && stream->in_end)
         return;
-    if (h2->server && stream->out_closed && h2_error == NGHTTP2_NO_ERROR)
-        return;
+    if (h2->server && stream->out_closed && h2_error == NGHTTP2_NO_ERROR && hs->marked)
+        return; /* on_flushed is still to come */
     bool refused = !h2->server && h2_error == NGHTTP2_REFUSED_STREAM;
     tell_reset(hs, refused ? (uint32_t)STREAM_NOT_PROCESSED : h2_error);
 }
