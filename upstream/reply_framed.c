@@ -7,6 +7,7 @@
 
 #include "proxy/wire/content_type.h"
 #include "proxy/wire/percent.h"
+#include "proxy/wire/status_proto.h"
 #include "upstream/codec_common.h"
 
 static void
@@ -114,6 +115,45 @@ missing_status(struct call *call)
     }
 }
 
+/* dubbo-java 3.2 keeps what it could not read in the stack of a DebugInfo. */
+static bool
+stack_names_wrapper(struct call *call)
+{
+    struct rpc_status status = call->reply.status;
+    if (status.code != RPC_UNKNOWN || status.details_bin.len == 0 ||
+        !status_proto_read_details_bin(&call->arena, status.details_bin, &status))
+        return false;
+    for (unsigned i = 0; i < status.detail_count; i++) {
+        struct text value = status.details[i].value;
+        if (memmem(value.ptr, value.len, "WrapRequestUnpack", strlen("WrapRequestUnpack")))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * A Java service without IDL takes its arguments in Dubbo's wrapper messages. Called with a plain
+ * message, 3.3 answers "Internal Server Error" or even OK with a serialized exception, always with
+ * tri-exception-code in its head; Dubbo clients know what to make of that, gRPC clients do not.
+ */
+static void
+explain_wrapper(struct call *call)
+{
+    struct call_reply *reply = &call->reply;
+    if (call->request.dubbo_client ||
+        (!fields_find(&reply->head, TEXT("tri-exception-code")) && !stack_names_wrapper(call)))
+        return;
+    struct text said = reply->status.message;
+    if (reply->status.code == RPC_OK)
+        reply->status.code = RPC_UNKNOWN;
+    reply->status.details_bin = TEXT_NONE;
+    reply->status.message =
+        arena_printf(&call->arena,
+                     "the service is a Java interface without IDL: it takes Dubbo's wrapper "
+                     "messages, which gRPC clients do not send%s%.*s",
+                     said.len > 0 ? ": " : "", TEXT_ARGS(said));
+}
+
 void
 reply_framed_read_end(struct call *call, const struct fields *trailers)
 {
@@ -134,4 +174,5 @@ reply_framed_read_end(struct call *call, const struct fields *trailers)
         read_status(call, from, fields_value(from, TEXT("grpc-status")));
     else
         missing_status(call);
+    explain_wrapper(call);
 }

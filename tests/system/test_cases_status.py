@@ -368,3 +368,31 @@ def test_a_malformed_grpc_status_is_unknown(scripted, value):
 
 def test_a_status_above_17_passes(scripted):
     scripted(lambda peer, stream: framed(peer, stream, b"", "42")).client.call(S).says(42)
+
+
+# --- Java services without IDL ---
+
+def java_33_wrapper(peer, stream):
+    framed(peer, stream, MSG("a serialized exception"), head=[("tri-exception-code", "3")])
+
+
+def java_32_wrapper(peer, stream):
+    stack = b"java.io.IOException: Unexpected ... ReflectionPackableMethod$WrapRequestUnpack.unpack"
+    info = b"\x0a" + bytes((len(stack),)) + stack
+    name = b"type.googleapis.com/google.rpc.DebugInfo"
+    detail = b"\x0a" + bytes((len(name),)) + name + b"\x12" + bytes((len(info),)) + info
+    status = b"\x08\x02\x1a" + bytes((len(detail) % 128 | 128, len(detail) // 128)) + detail
+    framed(peer, stream, b"", "2", trailers=[("grpc-message", "Server%20error"),
+                                             ("grpc-status-details-bin", base64.b64encode(status).decode().rstrip("="))])
+
+
+@pytest.mark.parametrize("answer", [java_33_wrapper, java_32_wrapper])
+def test_a_grpc_client_of_a_wrapper_service_is_told_so(scripted, answer):
+    reply = scripted(answer, upstream="wire = framed").client.call(S)
+    assert reply.code == 2 and "wrapper" in reply.message
+
+
+def test_a_dubbo_client_of_a_wrapper_service_gets_what_it_understands(scripted):
+    setup = scripted(java_33_wrapper, upstream="wire = framed")
+    reply = setup.client.call(S, extra=[("tri-consumer-appname", "app")]).says(0, ["a serialized exception"])
+    assert reply.one("tri-exception-code") == "3"
