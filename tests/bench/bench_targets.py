@@ -91,6 +91,7 @@ class Target:
 
     load_args = []
     form = "framed"  # in which unary calls must reach the provider
+    streams = True  # False: set up for unary calls alone
     version_args = ["--version"]
 
     def __init__(self, name, provider, folder, core=None, prefix=()):
@@ -157,6 +158,7 @@ class DirectTriple(Direct):
 
     load_args = ["--wire", "triple"]
     form = "bare_h2"
+    streams = False  # they are framed, whoever calls: direct measures them
 
 
 class Nghttpx(Target):
@@ -293,6 +295,7 @@ class TributaryUnary(Tributary):
 
     route = "call = unary\n"
     upstream = "wire = bare\n"
+    streams = False
 
 
 class TributaryRelay(TributaryUnary):

@@ -121,6 +121,15 @@ def test_paths_of_a_proxy_are_checked():
     assert "counted" in Fake({"fast": 90, "relay": 0, "framed": 0}).wrong(zero, 100)
 
 
+def test_streams_are_not_asked_of_unary_setups():
+    asked = [
+        name
+        for name in bench_targets.TARGETS
+        if not bench.wants_nothing(bench.Scenario(name, "128", "proto", "none", 10, "streaming"))
+    ]
+    assert asked == ["direct", "tributary", "tributary-framed", "nghttpx", "nginx", "haproxy"]
+
+
 def test_a_failed_scenario_is_told_and_the_rest_is_kept(tmp_path, monkeypatch):
     class Wrong(bench_targets.Direct):
         form = "bare_h2"  # it is framed
