@@ -233,7 +233,7 @@ void
 pool_conn_close(struct pool_conn *conn)
 {
     pool_conn_retire(conn);
-    conn->ended = true;
+    conn->ended = conn->closing = true;
     if (conn->h2)
         h2_shutdown(conn->h2, NGHTTP2_NO_ERROR);
     else if (conn->h1)
@@ -253,7 +253,7 @@ pool_conn_abort(struct pool_conn *conn)
 void
 pool_conn_check(struct pool_conn *conn, uint64_t now_ns)
 {
-    if (!conn->connected_ns || conn->down)
+    if (!conn->connected_ns || conn->down || conn->closing)
         return;
     if (!conn->useful && (!conn->h2 || conn->h2->settings_seen) &&
         now_ns > conn->connected_ns + USEFUL_AFTER_NS)

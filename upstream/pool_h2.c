@@ -83,6 +83,8 @@ on_down(struct h2 *h2, int error, const char *text)
 {
     struct pool_conn *conn = h2->owner;
     char what[128];
+    if (h2->goaway_seen)
+        text = "it sends GOAWAY before any reply"; /* else nobody asks */
     snprintf(what, sizeof(what), "%s%s", text ? text : uv_strerror(error),
              h2->settings_seen ? "" : ", before it has shown that it speaks HTTP/2");
     pool_conn_down(conn, error, what);

@@ -35,10 +35,11 @@ struct pool_conn {
     const char *failure; /* we end it for this; constant; NULL: we don't */
     bool idle;           /* HTTP/1.1: no exchange; at the front of pool->connections */
     bool retired;
-    bool useful; /* it has brought a reply, or lived long enough */
-    bool ended;  /* by us: its loss says nothing about the endpoint */
-    bool broken; /* HTTP/1.1: its exchange was lost, its end is still to be told */
-    bool down;   /* pool_conn_down was called */
+    bool useful;  /* it has brought a reply, or lived long enough */
+    bool ended;   /* by us: its loss says nothing about the endpoint */
+    bool closing; /* pool_conn_close was called */
+    bool broken;  /* HTTP/1.1: its exchange was lost, its end is still to be told */
+    bool down;    /* pool_conn_down was called */
 };
 
 static inline struct pool_conn *
