@@ -35,7 +35,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 GO_SOURCE = HERE / "go"
-GO_PROGRAMS = ("dubbo-provider", "grpc-client", "dubbo-client", "load-client")
+GO_PROGRAMS = ("dubbo-provider", "graceful-provider", "grpc-client", "dubbo-client", "load-client")
 START_SECONDS = 30
 BUILD_SECONDS = 1500
 

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"tributary/interop/internal/echopb"
@@ -30,6 +33,7 @@ import (
 
 type options struct {
 	addr         string
+	policy       string
 	rate         int
 	seconds      float64
 	concurrency  int
@@ -62,7 +66,8 @@ type result struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.addr, "addr", "", "HOST:PORT or unix:PATH")
+	flag.StringVar(&o.addr, "addr", "", "HOST:PORT or unix:PATH; several with commas: the resolver's answer to every client")
+	flag.StringVar(&o.policy, "policy", "pick_first", "of several addresses: pick_first or round_robin")
 	flag.IntVar(&o.rate, "rate", 500, "calls per second")
 	flag.Float64Var(&o.seconds, "seconds", 5, "how long")
 	flag.IntVar(&o.concurrency, "concurrency", 32, "calls under way at most")
@@ -121,7 +126,8 @@ func run(o *options) (*result, error) {
 func dialAll(o *options) ([]*grpc.ClientConn, error) {
 	var conns []*grpc.ClientConn
 	for range o.connections {
-		conn, err := grpc.NewClient("passthrough:///"+o.addr,
+		conn, err := grpc.NewClient(target(o.addr), grpc.WithResolvers(addresses(o.addr)),
+			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"`+o.policy+`": {}}]}`),
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.WaitForReady(o.waitForReady)),
 			// The test measures how fast the proxy recovers, so its client must not wait longer.
@@ -137,6 +143,27 @@ func dialAll(o *options) ([]*grpc.ClientConn, error) {
 		conns = append(conns, conn)
 	}
 	return conns, nil
+}
+
+// Scheme of the resolver below: only for several addresses, so that one behaves as in any client.
+const listScheme = "list"
+
+func target(addr string) string {
+	if strings.Contains(addr, ",") {
+		return listScheme + ":///providers"
+	}
+	return "passthrough:///" + addr
+}
+
+// addresses answers as a name service would that knows all of them from the start.
+func addresses(addr string) resolver.Builder {
+	list := manual.NewBuilderWithScheme(listScheme)
+	var state resolver.State
+	for _, each := range strings.Split(addr, ",") {
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: each}}})
+	}
+	list.InitialState(state)
+	return list
 }
 
 func (r *result) pace(o *options, due chan<- int) {
