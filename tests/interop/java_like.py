@@ -35,10 +35,13 @@ class Connection:
 
 
 class JavaLike:
-    """address; connections. kind "3.3" refuses with a JSON 404, "3.2" with 415 and status 13."""
+    """address; connections. kind "3.3" refuses with a JSON 404, "3.2" with 415 and status 13.
 
-    def __init__(self, kind="3.3", answer=True):
-        self.kind, self.answer = kind, answer
+    answer = False: calls are never answered. reset_with: they are reset with that code, as by a full thread pool.
+    """
+
+    def __init__(self, kind="3.3", answer=True, reset_with=None):
+        self.kind, self.answer, self.reset_with = kind, answer, reset_with
         self.connections = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
@@ -99,7 +102,9 @@ class JavaLike:
             seen.frames.append(frame)
             if isinstance(frame, HeadersFrame):
                 seen.headers[frame.stream_id] = [(str(name), str(value)) for name, value in decoder.decode(frame.data)]
-            if "END_STREAM" in frame.flags and self.answer:
+            if isinstance(frame, HeadersFrame) and self.reset_with is not None:
+                link.sendall(RstStreamFrame(frame.stream_id, error_code=self.reset_with).serialize())
+            elif "END_STREAM" in frame.flags and self.answer:
                 link.sendall(self._reply(frame.stream_id, dict(seen.headers[frame.stream_id]), encoder))
 
     def _reply(self, stream, request, encoder):

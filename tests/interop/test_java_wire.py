@@ -288,6 +288,20 @@ def test_resets_stay_below_what_java_takes_on_a_connection(setup):
         provider.stop()
 
 
+@pytest.mark.parametrize("code", [0x1f4, 8], ids=["3.3", "3.2"])
+def test_a_provider_s_reset_is_not_answered_by_a_reset(setup, code):
+    # RFC 9113 5.4.2 forbids it, and each would count at a provider that bears 200.
+    provider = JavaLike(reset_with=code)
+    try:
+        client = setup.start(one_route(provider.address, upstream={"wire": "framed"}))
+        calls = [client.say.future(client.pb.SayRequest(text="x"), timeout=5) for _ in range(50)]
+        assert {call.code() for call in calls} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        time.sleep(0.2)
+        assert sum(len(each.resets()) for each in provider.connections) == 0
+    finally:
+        provider.stop()
+
+
 def test_streams_that_never_end_after_a_goaway_end_unavailable(setup):
     provider = JavaLike("3.3", answer=False)
     try:
@@ -492,16 +506,18 @@ def test_a_reply_over_the_provider_s_own_limit_is_reported(setup, java_providers
     say(client, 3)
 
 
-def test_a_full_thread_pool_is_resource_exhausted(setup, java_providers):
-    for java in JAVA_PROVIDERS:
-        client = setup.start(one_route(java_providers[java].address))
-        say(client)
-        calls = [client.say.future(client.pb.SayRequest(delay_ms=1500), timeout=30) for _ in range(260)]
-        codes = [call.code() for call in calls]
-        assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}, (java, set(codes))
-        assert codes.count(grpc.StatusCode.OK) >= 190
-        say(client, 3)
-        setup.stop()
+@JAVA
+def test_a_full_thread_pool_is_resource_exhausted(setup, java_providers, java):
+    client = setup.start(one_route(java_providers[java].address))
+    say(client)
+    calls = [client.say.future(client.pb.SayRequest(delay_ms=1000), timeout=6) for _ in range(260)]
+    codes = [call.code() for call in calls]
+    assert codes.count(grpc.StatusCode.OK) >= 190
+    refused = {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    if java == "dubbo-java 3.2":
+        refused.add(grpc.StatusCode.DEADLINE_EXCEEDED)  # it forgets some that it has no thread for
+    assert set(codes) - {grpc.StatusCode.OK} <= refused, set(codes)
+    say(client, 3)
 
 
 # --- names ------------------------------------------------------------------------------------------------
