@@ -44,8 +44,8 @@ def run_client(client, target):
         peers.build_go_programs()
         program = peers.build_folder() / "go" / "matrix-client"
         return peers.case_lines([program, "-kind", client.split("-")[0], "-target", target])
-    # The large one last: directly it may cost the connection, and the next case would pay for that.
-    return java_peers.run_cases(client, target, sorted(CASES, key=lambda case: case == "big"))
+    # The large ones last: directly they may cost the connection, and the next case would pay for that.
+    return java_peers.run_cases(client, target, sorted(CASES, key=lambda case: case in ("gzip", "big")))
 
 
 def make_provider(name):
