@@ -77,6 +77,16 @@ void pool_heard(struct pool_conn *conn);
 /* A stream of it was reset, or lost with it; before the call hears of that. */
 void pool_broken(struct pool_conn *conn);
 
+/* How a call leaves its stream. */
+enum pool_end {
+    POOL_END_OVER,          /* both sides are done, or it is broken: nothing to say to the peer */
+    POOL_END_RESET,         /* RST_STREAM (HTTP/1.1: the connection closes) */
+    POOL_END_RESET_COUNTED, /* the same; the peer counts these and closes over a limit */
+};
+/* The stream is detached. */
+void
+pool_release(struct pool_conn *conn, struct stream *stream, enum pool_end end, uint32_t h2_error);
+
 void pool_drain(struct pool *pool);                  /* connections close as they empty */
 void pool_close(struct pool *pool);                  /* all, saying goodbye */
 void pool_abort(struct pool *pool);                  /* what is still open: now */

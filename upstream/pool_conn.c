@@ -187,9 +187,26 @@ pool_request(struct pool_conn *conn, const struct fields *fields,
     struct stream *stream =
         conn->h1 ? pool_h1_request(conn, fields, events, owner, reply_fields, reply_trailers)
                  : pool_h2_request(conn, fields, events, owner, reply_fields, reply_trailers);
-    if (stream)
-        stats_add(&conn->pool->target->cells->streams, 1);
+    if (!stream)
+        return NULL;
+    conn->live++;
+    stats_add(&conn->pool->target->cells->streams, 1);
     return stream;
+}
+
+void
+pool_release(struct pool_conn *conn, struct stream *stream, enum pool_end end, uint32_t h2_error)
+{
+    conn->live--;
+    if (end == POOL_END_OVER) {
+        stream_detach(stream);
+    } else {
+        if (conn->h2)
+            pool_h2_count_reset(conn, end == POOL_END_RESET_COUNTED);
+        stream_reset(stream, h2_error);
+    }
+    if (conn->h2)
+        pool_h2_left(conn);
 }
 
 static void

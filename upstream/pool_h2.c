@@ -28,8 +28,9 @@ enum {
     KEEPALIVE_MAX_S = 600, /* doubled up to this when a peer finds it too much */
     GOAWAY_SILENCE_S = 10,
     SETTINGS_WAIT_S = 5, /* or connect_timeout where that is longer */
-    RST_BUDGET = 150,    /* dubbo-java closes a connection that resets more than 200 streams */
-    RST_WINDOW_S = 30,   /* in this time */
+    RST_WINDOW_S = 30,   /* in which dubbo-java bears 200 RST_STREAMs on a connection */
+    RST_BUDGET = 150,    /* after so many the connection is retired, */
+    RST_MOST = 190,      /* so many for what is left on it; then no more */
     MAX_REPLY_HEADERS = 256 * 1024,
 };
 
@@ -121,7 +122,6 @@ pool_h2_start(struct pool_conn *conn, struct conn *socket)
     struct h2_options options = {
         .stream_window = (uint32_t)target->worker->snapshot->stream_window,
         .max_header_list = MAX_REPLY_HEADERS,
-        .rst_budget = RST_BUDGET,
         .rst_window_ns = RST_WINDOW_S * NS_PER_S,
         .handshake_timeout_ns =
             timeout_ns > SETTINGS_WAIT_S * NS_PER_S ? timeout_ns : SETTINGS_WAIT_S * NS_PER_S,
@@ -179,6 +179,36 @@ pool_h2_request(struct pool_conn *conn, const struct fields *fields,
     if (stream && stream->id > INT32_MAX - 2) /* RFC 9113 section 5.1.1: that was the last id */
         pool_conn_drain(conn);
     return stream;
+}
+
+/* --- resets --- */
+
+void
+pool_h2_count_reset(struct pool_conn *conn, bool counted)
+{
+    struct pool_resets *resets = &conn->resets;
+    uint64_t now_ns = conn->h2->ctx->turn_ns;
+    conn->h2->options.rst_budget = counted ? RST_MOST : 0;
+    if (!counted || resets->spent)
+        return;
+    if (now_ns > resets->began_ns + RST_WINDOW_S * NS_PER_S) {
+        resets->began_ns = now_ns;
+        resets->count = 0;
+    }
+    if (++resets->count < RST_BUDGET)
+        return;
+    resets->spent = true; /* new calls get a connection with a fresh budget */
+    pool_conn_drain(conn);
+}
+
+/* Streams whose reset was held back go on at the provider until they end by themselves, each on a
+ * thread of its own. When no call needs the connection any more, closing it ends them. */
+void
+pool_h2_left(struct pool_conn *conn)
+{
+    if (conn->resets.spent && conn->live == 0 && conn->h2->open_streams > 0 && !conn->closing &&
+        !conn->down)
+        pool_conn_close(conn);
 }
 
 /* --- once a second --- */

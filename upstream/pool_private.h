@@ -23,6 +23,13 @@ struct pool_keepalive {
     bool asked;             /* a request was sent since then */
 };
 
+/* RST_STREAMs that a counting peer has had from us. */
+struct pool_resets {
+    uint64_t began_ns; /* of the window */
+    uint32_t count;
+    bool spent; /* as many as it bears: retired */
+};
+
 struct pool_conn {
     struct list node; /* pool->connections or pool->retired */
     struct pool *pool;
@@ -31,7 +38,9 @@ struct pool_conn {
     struct h1 *h1;
     uint64_t connected_ns;
     uint64_t idle_since_ns; /* HTTP/1.1, while idle */
+    uint32_t live;          /* streams that a call listens to */
     struct pool_keepalive keepalive;
+    struct pool_resets resets;
     const char *failure; /* we end it for this; constant; NULL: we don't */
     bool idle;           /* HTTP/1.1: no exchange; at the front of pool->connections */
     bool retired;
@@ -83,6 +92,9 @@ uint32_t pool_h2_capacity(const struct pool_conn *conn); /* streams that may be 
 struct stream *pool_h2_request(struct pool_conn *conn, const struct fields *fields,
                                const struct stream_events *events, void *owner,
                                struct fields *reply_fields, struct fields *reply_trailers);
+/* Before one more RST_STREAM, and after a call has left. */
+void pool_h2_count_reset(struct pool_conn *conn, bool counted);
+void pool_h2_left(struct pool_conn *conn);
 void pool_h2_check(struct pool_conn *conn, uint64_t now_ns);
 
 /* pool_h1.c */

@@ -45,6 +45,7 @@ on_reset(struct stream *stream, uint32_t error)
 {
     struct upstream_call *up = stream->owner;
     pool_broken(up->conn);
+    up->broken = true;
     call_upstream_broken(up->call, error);
 }
 
@@ -245,18 +246,31 @@ op_learn(struct call *call, enum upstream_lesson lesson)
 
 /* --- the end --- */
 
+/* dubbo-java closes a connection on which it was sent many resets; who takes the bare form is not
+ * one. */
+static bool
+counts_resets(const struct endpoint *endpoint)
+{
+    const struct upstream_conf *conf = endpoint->target.conf;
+    return conf->dialect == DIALECT_TRIPLE && conf->wire != UPSTREAM_WIRE_BARE &&
+           facts_wire(endpoint->facts) != WIRE_BARE;
+}
+
 static void
 leave_stream(struct upstream_call *up, uint32_t h2_error)
 {
     struct stream *stream = up->stream;
+    struct pool_conn *conn = up->conn;
+    enum pool_end end = POOL_END_OVER;
     up->stream = NULL;
     up->conn = NULL;
     if (!stream)
         return;
-    if (stream->in_end && stream->out_closed)
-        stream_detach(stream);
-    else
-        stream_reset(stream, h2_error);
+    /* A peer's reset is not answered by one: RFC 9113 section 5.4.2. */
+    if (!up->broken && !(stream->in_end && stream->out_closed))
+        end = counts_resets(up->endpoint) ? POOL_END_RESET_COUNTED : POOL_END_RESET;
+    up->broken = false;
+    pool_release(conn, stream, end, h2_error);
 }
 
 static void

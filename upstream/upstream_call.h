@@ -14,7 +14,8 @@ struct upstream_call {
     struct pool_conn *conn;    /* granted: where its stream is */
     struct stream *stream;     /* NULL before send_head and after the end */
     struct deferred
-        lost; /* the connection had no stream after all: tell the call at the end of the turn */
+        lost;    /* the connection had no stream after all: tell the call at the end of the turn */
+    bool broken; /* the stream was reset, by whom ever */
     unsigned moves; /* endpoints that had no connection for this call */
 };
 

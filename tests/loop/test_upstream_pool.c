@@ -56,6 +56,14 @@ on_trouble(struct target *target)
     container_of(target, struct rig, target)->troubles++;
 }
 
+static void
+leave(struct asker *asker, enum pool_end end)
+{
+    struct stream *stream = asker->stream;
+    asker->stream = NULL;
+    pool_release(asker->conn, stream, end, NGHTTP2_CANCEL);
+}
+
 static struct rig *
 rig_open(void **state, bool http1)
 {
@@ -88,7 +96,7 @@ rig_close(struct rig *rig)
     for (unsigned i = 0; i < rig->asker_count; i++) {
         struct asker *asker = &rig->askers[i];
         if (asker->stream)
-            stream_reset(asker->stream, NGHTTP2_CANCEL);
+            leave(asker, POOL_END_RESET);
         pool_leave(&rig->pool, &asker->waiter);
         arena_fini(&asker->arena);
     }
@@ -116,10 +124,11 @@ static void
 on_head(struct stream *stream, bool end)
 {
     struct asker *asker = stream->owner;
-    (void)end;
     pool_heard(asker->conn);
     asker->answered = true;
     asker->rig->answered++;
+    if (end)
+        leave(asker, POOL_END_OVER);
 }
 
 static void
@@ -134,8 +143,7 @@ on_end(struct stream *stream, const struct fields *trailers)
 {
     struct asker *asker = stream->owner;
     (void)trailers;
-    asker->stream = NULL;
-    stream_detach(stream);
+    leave(asker, POOL_END_OVER);
 }
 
 static void
@@ -146,8 +154,7 @@ on_reset(struct stream *stream, uint32_t error)
     asker->reset = true;
     asker->reset_error = error;
     asker->rig->resets++;
-    asker->stream = NULL;
-    stream_detach(stream);
+    leave(asker, POOL_END_OVER);
 }
 
 static void
@@ -554,6 +561,77 @@ a_connection_whose_stream_ids_are_used_up_makes_room(void **state)
     rig_close(rig);
 }
 
+/* --- resets --- */
+
+/* Reads what has come, without waiting: RST_STREAMs and whether a GOAWAY was among them. */
+static unsigned
+count_resets(struct rig *rig, int fd, bool *goaway)
+{
+    unsigned resets = 0;
+    loop_run_ms(rig->fixture, 20);
+    *goaway = false;
+    for (;;) {
+        uint8_t head[9], rest[1024];
+        if (recv(fd, head, sizeof(head), 0) != sizeof(head))
+            return resets;
+        size_t len = (size_t)head[1] << 8 | head[2];
+        assert_true(len <= sizeof(rest));
+        if (len)
+            assert_int_equal(recv(fd, rest, len, 0), len);
+        resets += head[3] == F_RST;
+        *goaway |= head[3] == F_GOAWAY;
+    }
+}
+
+static void
+a_connection_with_many_counted_resets_is_retired_and_ended(void **state)
+{
+    struct rig *rig = rig_open(state, false);
+    bool goaway;
+    int fd = used_connection(rig);
+    put_settings(rig, fd, 400);
+    loop_run_ms(rig->fixture, 5);
+    for (int i = 0; i < 300; i++)
+        ask(rig);
+    loop_run_ms(rig->fixture, 20);
+    for (int i = 1; i <= 150; i++)
+        leave(&rig->askers[i], POOL_END_RESET_COUNTED);
+    assert_int_equal(rig->pool.connection_count, 0);
+    struct asker *next = ask(rig);
+    int fresh = accept_h2(rig);
+    loop_until(rig->fixture, &next->granted); /* elsewhere */
+    for (int i = 151; i < 300; i++)
+        leave(&rig->askers[i], POOL_END_RESET_COUNTED);
+    assert_int_equal(count_resets(rig, fd, &goaway), 190);
+    assert_false(goaway); /* one call goes on */
+    leave(&rig->askers[300], POOL_END_RESET_COUNTED);
+    count_resets(rig, fd, &goaway);
+    assert_true(goaway); /* nobody is left: what was not reset ends with the connection */
+    assert_int_equal(stats_get(&rig->cells.failures), 0);
+    close(fd);
+    close(fresh);
+    rig_close(rig);
+}
+
+static void
+resets_that_nobody_counts_have_no_limit(void **state)
+{
+    struct rig *rig = rig_open(state, false);
+    bool goaway;
+    int fd = used_connection(rig);
+    put_settings(rig, fd, 400);
+    loop_run_ms(rig->fixture, 5);
+    for (int i = 0; i < 300; i++)
+        ask(rig);
+    loop_run_ms(rig->fixture, 20);
+    for (int i = 1; i <= 300; i++)
+        leave(&rig->askers[i], POOL_END_RESET);
+    assert_int_equal(count_resets(rig, fd, &goaway), 300);
+    assert_int_equal(rig->pool.connection_count, 1);
+    close(fd);
+    rig_close(rig);
+}
+
 /* --- keepalive --- */
 
 static void
@@ -825,6 +903,8 @@ main(void)
         TEST(a_used_connection_that_goes_away_is_no_failure),
         TEST(streams_that_are_left_after_a_goaway_end),
         TEST(a_connection_whose_stream_ids_are_used_up_makes_room),
+        TEST(a_connection_with_many_counted_resets_is_retired_and_ended),
+        TEST(resets_that_nobody_counts_have_no_limit),
         TEST(a_provider_that_does_not_answer_a_ping_is_lost),
         TEST(an_idle_connection_is_not_pinged),
         TEST(a_call_after_a_long_idle_time_is_not_pinged_at_once),
