@@ -168,6 +168,19 @@ texts_size(const struct status_texts *texts)
     return size;
 }
 
+/* Shorten the message until all fits into `room`, but not below `least` bytes. */
+static struct status_texts
+cut_message(struct call *call, struct rpc_status *status, size_t room, size_t least)
+{
+    struct status_texts texts = status_texts(call, status);
+    while (texts_size(&texts) > room && status->message.len > least) {
+        size_t shorter = status->message.len * 3 / 4;
+        status->message.len = percent_utf8_cut(status->message, shorter < room ? shorter : room);
+        texts = status_texts(call, status);
+    }
+    return texts;
+}
+
 /*
  * Cut the status to `room` bytes of header list: first the message, down to MESSAGE_LEAST, then the
  * details go, then the message alone gets what there is. The details hold the message too and are
@@ -177,22 +190,16 @@ static struct status_texts
 fit(struct call *call, struct rpc_status *status, size_t room)
 {
     struct status_texts texts = status_texts(call, status);
-    bool has_details = texts.details.len > 0;
     if (texts_size(&texts) <= room)
         return texts;
-    if (has_details && status->detail_count == 0 &&
-        !status_proto_read_details_bin(&call->arena, status->details_bin, status))
-        has_details = false;
+    if (status->detail_count == 0 && status->details_bin.len > 0)
+        status_proto_read_details_bin(&call->arena, status->details_bin, status);
     status->details_bin = TEXT_NONE;
-    while (texts_size(&texts) > room && status->message.len > (has_details ? MESSAGE_LEAST : 0)) {
-        size_t shorter = status->message.len * 3 / 4;
-        status->message.len = percent_utf8_cut(status->message, shorter < room ? shorter : room);
-        texts = status_texts(call, status);
-    }
-    if (texts_size(&texts) <= room || !has_details)
+    texts = cut_message(call, status, room, status->detail_count > 0 ? MESSAGE_LEAST : 0);
+    if (texts_size(&texts) <= room)
         return texts;
     status->detail_count = 0;
-    return status_texts(call, status);
+    return cut_message(call, status, room, 0);
 }
 
 static void
