@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -354,6 +355,8 @@ def parse(argv):
 
 
 def main(argv=None):
+    # TERM must end what was started, too: as an exception it passes the finally clauses
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = parse(argv)
     if options.command == "report":
         bench_report.write(options.out)

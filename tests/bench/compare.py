@@ -237,6 +237,8 @@ def parse(argv):
 
 
 def main(argv=None):
+    # TERM must end what was started, too: as an exception it passes the finally clauses
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = parse(argv)
     names = choose_targets(options.targets)
     cases = [Case(text) for text in options.cases.split(",")]

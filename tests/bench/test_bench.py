@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -168,3 +169,24 @@ def test_load_never_reaches_somebody_elses_server():
         finally:
             sleeper.kill()
             sleeper.wait()
+
+
+@pytest.mark.parametrize("script", ["bench.py", "compare.py"])
+def test_terminated_suite_leaves_no_process(tmp_path, script):
+    grid = ["--framework", "direct", "--out", tmp_path] if script == "bench.py" else ["--targets", "direct"]
+    suite = subprocess.Popen(
+        [sys.executable, HERE / script, *grid, "--duration", "20"], stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    children = pathlib.Path(f"/proc/{suite.pid}/task/{suite.pid}/children")
+    end = time.monotonic() + 60
+    names = []
+    while time.monotonic() < end and "loadgen" not in names:
+        time.sleep(0.1)
+        pids = children.read_text().split()
+        names = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids]
+    suite.terminate()
+    assert suite.wait(30) == 143
+    assert "echo-provider" in names and "loadgen" in names
+    for pid in pids:
+        assert not pathlib.Path(f"/proc/{pid}").exists()
