@@ -3,6 +3,8 @@
 The calls are made from Python, by grpcio or by hand; the providers are real ones, and JavaLike where a
 test has to see the frames that a provider gets.
 """
+import http.client
+import json
 import re
 import socket
 import subprocess
@@ -191,6 +193,60 @@ def test_streams_go_to_go_and_java_alike(setup, java_providers, go_provider):
         assert client.collect(iter(client.numbered()), timeout=15).index == 20
         assert [r.text for r in client.chat(iter(client.numbered()), timeout=15)] == [f"n{i}" for i in range(20)]
     assert setup.settled()["status"] == {"OK": 18}
+
+
+@JAVA
+def test_workers_tell_each_other_what_they_learnt(setup, java_providers, java):
+    setup.start(one_route(java_providers[java].address, {"call": "unary"}, proxy={"workers": 2}))
+    say(setup.client())
+    time.sleep(0.2)
+    for _ in range(8):  # a connection each: both workers get some
+        say(setup.client(), 2)
+    route = setup.settled()
+    assert route["status"] == {"OK": 17}
+    assert route["path"]["fallback"] == 1
+
+
+def test_http1_transport_to_3_3_goes_on_framed_over_http2(setup, java_providers):
+    client = setup.start(one_route(java_providers["dubbo-java 3.3"].address, {"call": "unary"}, {"transport": "http1"}))
+    say(client, 10)
+    route = setup.settled()
+    assert route["status"] == {"OK": 10}
+    assert (route["path"]["fallback"], route["path"]["framed"]) == (1, 9)
+
+
+def post_json(address, path, body):
+    """(status, decoded reply) of one JSON call over HTTP/1.1, as curl makes it."""
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read())
+    finally:
+        connection.close()
+
+
+def test_json_reaches_a_plain_java_service_of_3_3(setup, java_providers):
+    setup.start(one_route(java_providers["dubbo-java 3.3"].address))
+    address = setup.proxy.address["main"]
+    assert post_json(address, f"/{WRAPPER_SERVICE}/greet", ["ann"]) == (200, "hello ann")
+    # Errors of 3.3 are JSON without code, as its refusals of protobuf are: these are final all the same.
+    assert post_json(address, f"/{WRAPPER_SERVICE}/crash", ["on purpose"]) == (
+        500, {"code": "unknown", "message": "on purpose"})
+    status, error = post_json(address, "/no.such.Service/X", [1])
+    assert (status, error["code"]) == (404, "unimplemented")
+    route = setup.settled()
+    assert route["calls"] == 3
+    assert route["path"]["fallback"] == route["path"]["framed"] == 0
+
+
+def test_json_and_protobuf_are_learnt_apart(setup, java_providers):
+    client = setup.start(one_route(java_providers["dubbo-java 3.3"].address, {"call": "unary"}))
+    for _ in range(3):
+        say(client, 2)
+        assert post_json(setup.proxy.address["main"], f"/{WRAPPER_SERVICE}/greet", ["ann"]) == (200, "hello ann")
+    path = setup.settled()["path"]
+    assert (path["fallback"], path["framed"], path["fast"]) == (1, 5, 3)
 
 
 @JAVA
@@ -447,7 +503,22 @@ def test_cancelled_streams_do_not_cost_other_calls_their_connection(setup, java_
         thread.join()
     assert not failures, f"{len(failures)} other calls failed: {failures[:5]}"
     say(client, 20)
-    assert setup.endpoint()["opened"] <= 2
+    assert setup.endpoint()["opened"] <= 4, "a new connection for each budget of resets that is spent"
+
+
+def test_every_cancellation_reaches_dubbo_go(setup, go_provider):
+    # The budget of resets is for Java's sake; nobody else's handlers should work on for a client that is gone.
+    client = setup.start(one_route(go_provider.address))
+    before = client.cancelled()
+    for _ in range(250):
+        call = client.expand(client.pb.SayRequest(count=1000, gap_ms=20), timeout=60)
+        next(call)
+        call.cancel()
+    for _ in range(100):
+        if client.cancelled() - before >= 250:
+            break
+        time.sleep(0.05)
+    assert client.cancelled() - before == 250
 
 
 @JAVA
