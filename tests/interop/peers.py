@@ -93,23 +93,23 @@ def _go_environment():
     return dict(os.environ, GOFLAGS="-mod=readonly -buildvcs=false", GOTOOLCHAIN="local", CGO_ENABLED="0")
 
 
-def build_go_programs():
-    """Builds tests/interop/go; returns {name: path}. Skips where Go or its modules are missing."""
+def build_go_programs(source=GO_SOURCE, names=GO_PROGRAMS, packages=("./cmd/...",), what="Go interop"):
+    """Builds a Go module; returns {name: path}. Skips where Go or its modules are missing."""
     go = shutil.which("go")
-    need(go, "Go is not installed: the Go interop tests need it")
-    wanted = re.search(r"^go (\S+)$", (GO_SOURCE / "go.mod").read_text(), re.M).group(1)
+    need(go, f"Go is not installed: the {what} tests need it")
+    wanted = re.search(r"^go (\S+)$", (source / "go.mod").read_text(), re.M).group(1)
     code, have = run_tool([go, "env", "GOVERSION"], cwd="/", env=_go_environment())
     need(code == 0 and _version(have) >= _version(wanted),
-         f"Go {wanted} or later is needed for the Go interop tests, this machine has {have.strip()}")
-    folder = build_folder() / "go"
-    with built_once("go"):
-        code, output = run_tool([go, "list", "-deps", "./cmd/..."], cwd=GO_SOURCE, env=_go_environment())
-        need(code == 0, f"the Go interop tests' modules are not to be had: {output[-500:]}")
+         f"Go {wanted} or later is needed for the {what} tests, this machine has {have.strip()}")
+    folder = build_folder() / source.parent.name if source != GO_SOURCE else build_folder() / "go"
+    with built_once(folder.name):
+        code, output = run_tool([go, "list", "-deps", *packages], cwd=source, env=_go_environment())
+        need(code == 0, f"the {what} tests' modules are not to be had: {output[-500:]}")
         folder.mkdir(exist_ok=True)
-        code, output = run_tool([go, "build", "-p", "2", "-o", f"{folder}/", "./cmd/..."],
-                                cwd=GO_SOURCE, env=_go_environment())
+        code, output = run_tool([go, "build", "-p", "2", "-o", f"{folder}/", *packages],
+                                cwd=source, env=_go_environment())
         assert code == 0, f"go build failed:\n{output}"
-    return {name: str(folder / name) for name in GO_PROGRAMS}
+    return {name: str(folder / name) for name in names}
 
 
 def tributary_binary():
