@@ -86,6 +86,7 @@ struct h2_closed_fault {
 };
 
 struct h2_private {
+    struct h2_stream *found;   /* by h2_stream_find() last; NULL: none, or nghttp2 has closed it */
     struct list pending;       /* struct h2_stream: output was added since the last fill */
     struct h2_stream *to_mark; /* its last HEADERS are the bytes that mem_send is about to return */
     struct h2_stream *to_place; /* likewise for a request's head */
@@ -126,10 +127,27 @@ h2_of(const struct h2_stream *hs)
     return hs->stream.connection;
 }
 
+/* Frames of one stream follow each other, each with several callbacks. */
 static inline struct h2_stream *
 h2_stream_find(struct h2 *h2, int32_t id)
 {
-    return nghttp2_session_get_stream_user_data(h2->session, id);
+    struct h2_stream *found = h2->private->found;
+    if (found && found->stream.id == id)
+        return found;
+    found = nghttp2_session_get_stream_user_data(h2->session, id);
+    if (found)
+        h2->private->found = found;
+    return found;
+}
+
+/* nghttp2 has closed the stream. */
+static inline void
+h2_stream_unfind(struct h2_stream *hs)
+{
+    struct h2_private *private = h2_of(hs)->private;
+    if (private->found == hs)
+        private->found = NULL;
+    hs->ng_open = false;
 }
 
 /* h2.c */

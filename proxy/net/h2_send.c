@@ -20,38 +20,38 @@
 
 /* --- header blocks --- */
 
-/* Text that outlives every frame is not copied, unless the frame may have to wait until the
- * snapshot it is in has gone. */
-static uint8_t
-nv_flags(const struct field *field, bool waits)
-{
-    uint8_t flags = NGHTTP2_NV_FLAG_NONE;
-    if (field->flags & FIELD_NO_INDEX)
-        flags |= NGHTTP2_NV_FLAG_NO_INDEX;
-    if (waits)
-        return flags;
-    if (field->flags & (FIELD_STATIC | FIELD_STATIC_NAME))
-        flags |= NGHTTP2_NV_FLAG_NO_COPY_NAME;
-    if (field->flags & FIELD_STATIC)
-        flags |= NGHTTP2_NV_FLAG_NO_COPY_VALUE;
-    return flags;
-}
+/* By enum field_flag: text that outlives every frame is not copied. */
+enum {
+    KEEP_NAME = NGHTTP2_NV_FLAG_NO_COPY_NAME,
+    KEEP_BOTH = KEEP_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE,
+    NO_INDEX = NGHTTP2_NV_FLAG_NO_INDEX,
+    FIELD_FLAGS = 8,
+};
+static const uint8_t nv_flags[FIELD_FLAGS] = {
+    [FIELD_STATIC] = KEEP_BOTH,
+    [FIELD_NO_INDEX] = NO_INDEX,
+    [FIELD_STATIC | FIELD_NO_INDEX] = KEEP_BOTH | NO_INDEX,
+    [FIELD_STATIC_NAME] = KEEP_NAME,
+    [FIELD_STATIC_NAME | FIELD_STATIC] = KEEP_BOTH,
+    [FIELD_STATIC_NAME | FIELD_NO_INDEX] = KEEP_NAME | NO_INDEX,
+    [FIELD_STATIC_NAME | FIELD_STATIC | FIELD_NO_INDEX] = KEEP_BOTH | NO_INDEX,
+};
 
 static nghttp2_nv *
 make_nvs(const struct h2 *h2, const struct fields *fields, nghttp2_nv *space)
 {
     nghttp2_nv *nvs =
         fields->count <= H2_NV_INLINE ? space : mem_alloc(fields->count * sizeof *nvs);
-    bool waits = conn_full(h2->conn);
-    for (uint32_t i = 0; i < fields->count; i++) {
-        const struct field *field = &fields->items[i];
-        nvs[i] = (nghttp2_nv){
-            .name = (uint8_t *)field->name.ptr,
-            .value = (uint8_t *)field->value.ptr,
-            .namelen = field->name.len,
-            .valuelen = field->value.len,
-            .flags = nv_flags(field, waits),
-        };
+    /* A frame that has to wait may outlive the snapshot that its text is in. */
+    uint8_t allowed = conn_full(h2->conn) ? NO_INDEX : NO_INDEX | KEEP_BOTH;
+    nghttp2_nv *nv = nvs;
+    fields_for_each (field, fields) {
+        nv->name = (uint8_t *)field->name.ptr;
+        nv->value = (uint8_t *)field->value.ptr;
+        nv->namelen = field->name.len;
+        nv->valuelen = field->value.len;
+        nv->flags = nv_flags[field->flags % FIELD_FLAGS] & allowed;
+        nv++;
     }
     return nvs;
 }
@@ -447,7 +447,7 @@ queue_frame(struct h2 *h2, const uint8_t *bytes, size_t len)
     else
         conn_queue(h2->conn, bytes, len);
     if (private->to_place)
-    private->to_place->head_end = h2->conn->out.queued;
+        private->to_place->head_end = h2->conn->out.queued;
     private->to_place = NULL;
     struct h2_stream *hs = private->to_mark;
     private->to_mark = NULL;

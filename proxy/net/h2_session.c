@@ -80,20 +80,21 @@ list_too_long(struct h2 *h2, struct h2_stream *hs)
     return true;
 }
 
+/* What is not nghttp2's for good is copied, with a NUL behind it: two at once. */
 static void
-keep_field(struct fields *fields, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+keep_field(struct fields *fields, struct text name, struct text value, bool name_stays,
+           bool value_stays)
 {
-    struct text name_text = text_of_rcbuf(name), value_text = text_of_rcbuf(value);
-    uint8_t flags = 0;
-    if (nghttp2_rcbuf_is_static(name))
-        flags |= FIELD_STATIC_NAME;
-    else
-        name_text = arena_copy(fields->arena, name_text);
-    if (!nghttp2_rcbuf_is_static(value))
-        value_text = arena_copy(fields->arena, value_text);
-    else if (flags)
-        flags = FIELD_STATIC;
-    fields_add(fields, name_text, value_text, flags);
+    size_t name_bytes = name_stays ? 0 : name.len + 1, value_bytes = value_stays ? 0 : value.len + 1;
+    if (name_bytes + value_bytes > 0) {
+        char *copy = arena_alloc(fields->arena, name_bytes + value_bytes);
+        if (!name_stays)
+            name.ptr = memcpy(copy, name.ptr, name_bytes);
+        if (!value_stays)
+            value.ptr = memcpy(copy + name_bytes, value.ptr, value_bytes);
+    }
+    fields_add(fields, name, value,
+               name_stays ? (value_stays ? FIELD_STATIC : FIELD_STATIC_NAME) : 0);
 }
 
 /* Sizes as RFC 9113 section 6.5.2 counts them. Fields of streams that nobody listens to are counted
@@ -118,7 +119,8 @@ take_field(struct h2 *h2, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
         hs->interim = true;
     struct fields *target = field_target(hs);
     if (target && !list_too_long(h2, hs))
-        keep_field(target, name, value);
+        keep_field(target, name_text, value_text, nghttp2_rcbuf_is_static(name),
+                   nghttp2_rcbuf_is_static(value));
     return 0;
 }
 

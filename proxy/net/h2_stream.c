@@ -112,7 +112,7 @@ h2_stream_closed(struct h2_stream *hs, uint32_t h2_error)
         peer_reset(h2, hs, h2_error);
     else if (!complete && !hs->own_reset)
         broken(h2, hs, h2_error);
-    hs->ng_open = false;
+    h2_stream_unfind(hs);
     if (h2->private->block_stream == hs)
         h2->private->block_stream = NULL;
     h2_send_forget(hs);
@@ -260,7 +260,7 @@ lose(struct h2 *h2, struct h2_stream *hs, bool lost)
         hs->marked = false;
     }
     if (hs->ng_open) {
-        hs->ng_open = false;
+        h2_stream_unfind(hs);
         h2->open_streams--;
     }
     h2_send_forget(hs);

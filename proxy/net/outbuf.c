@@ -36,38 +36,47 @@ void
 outbuf_clear(struct outbuf *outbuf)
 {
     slices_clear(&outbuf->slices);
+    outbuf->open = NULL;
     list_for_each_safe (node, &outbuf->blocks)
         block_free(outbuf, list_entry(node, struct outbuf_block, node));
 }
 
-/* The block at the end if it has room, else a new one. */
-static struct outbuf_block *
-open_block(struct outbuf *outbuf)
+static struct slice *
+last_slice(struct outbuf *outbuf)
 {
-    if (!list_empty(&outbuf->blocks)) {
-        struct outbuf_block *last = list_entry(outbuf->blocks.prev, struct outbuf_block, node);
-        if (last->used < BLOCK_CAP)
-            return last;
+    return &outbuf->slices.items[outbuf->slices.head + outbuf->slices.count - 1];
+}
+
+/* The newest block, with a new slice that begins behind its used bytes. */
+static void
+open_block(struct outbuf *outbuf, const uint8_t *bytes, uint32_t len)
+{
+    struct outbuf_block *block = NULL;
+    if (!list_empty(&outbuf->blocks))
+        block = list_entry(outbuf->blocks.prev, struct outbuf_block, node);
+    if (!block || block->used == BLOCK_CAP) {
+        block = slab_alloc(outbuf->slab, BLOCK_BYTES);
+        block->used = 0;
+        list_push_back(&outbuf->blocks, &block->node);
     }
-    struct outbuf_block *block = slab_alloc(outbuf->slab, BLOCK_BYTES);
-    block->used = 0;
-    list_push_back(&outbuf->blocks, &block->node);
-    return block;
+    uint32_t room = BLOCK_CAP - block->used, part = len < room ? len : room;
+    uint8_t *to = block->data + block->used;
+    memcpy(to, bytes, part);
+    slices_push(&outbuf->slices, (struct slice){.data = to, .len = part});
+    block->used += part;
+    block->end = outbuf->queued += part;
+    outbuf->open = block;
 }
 
 static void
-push_bytes(struct outbuf *outbuf, const uint8_t *data, uint32_t len)
+extend_block(struct outbuf *outbuf, const uint8_t *bytes, uint32_t len)
 {
-    struct slices *slices = &outbuf->slices;
-    if (slices->count > 0) {
-        struct slice *last = &slices->items[slices->head + slices->count - 1];
-        if (!last->chunk && last->data + last->len == data) {
-            last->len += len;
-            slices->bytes += len;
-            return;
-        }
-    }
-    slices_push(slices, (struct slice){.data = data, .len = len});
+    struct outbuf_block *block = outbuf->open;
+    memcpy(block->data + block->used, bytes, len);
+    last_slice(outbuf)->len += len;
+    outbuf->slices.bytes += len;
+    block->used += len;
+    block->end = outbuf->queued += len;
 }
 
 void
@@ -75,15 +84,14 @@ outbuf_add(struct outbuf *outbuf, const void *bytes, size_t len)
 {
     const uint8_t *from = bytes;
     while (len > 0) {
-        struct outbuf_block *block = open_block(outbuf);
-        uint32_t part = len < BLOCK_CAP - block->used ? (uint32_t)len : BLOCK_CAP - block->used;
-        memcpy(block->data + block->used, from, part);
-        push_bytes(outbuf, block->data + block->used, part);
-        block->used += part;
-        outbuf->queued += part;
-        block->end = outbuf->queued;
-        from += part;
-        len -= part;
+        uint64_t before = outbuf->queued;
+        uint32_t room = outbuf->open ? BLOCK_CAP - outbuf->open->used : 0;
+        if (__builtin_expect(room > 0, 1))
+            extend_block(outbuf, from, len < room ? (uint32_t)len : room);
+        else
+            open_block(outbuf, from, len < BLOCK_CAP ? (uint32_t)len : BLOCK_CAP);
+        from += outbuf->queued - before;
+        len -= outbuf->queued - before;
     }
 }
 
@@ -92,6 +100,7 @@ outbuf_move(struct outbuf *outbuf, struct slices *from, uint64_t bytes)
 {
     check(bytes <= from->bytes);
     if (bytes > OUTBUF_COPY_BYTES) {
+        outbuf->open = NULL;
         slices_move(&outbuf->slices, from, bytes);
         outbuf->queued += bytes;
         return;
@@ -124,6 +133,8 @@ outbuf_take(struct outbuf *outbuf, size_t bytes)
 {
     slices_drop(&outbuf->slices, bytes);
     outbuf->taken += bytes;
+    if (outbuf->slices.count == 0)
+        outbuf->open = NULL;
     if (outbuf->slices.count == 0 && outbuf->slices.cap > KEPT_ITEMS)
         slices_clear(&outbuf->slices);
     while (!list_empty(&outbuf->blocks)) {
