@@ -19,8 +19,10 @@
 enum { CHUNK_MAPPED = 2 /* from this class on */ };
 
 static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 16384, 65536};
-/* Free lists: never more than these, and no class holds more than a 16th of the budget. */
-static const uint32_t free_max[CHUNK_CLASSES] = {8192, 4096, 1024, 512};
+/* Free lists: never more than these, nor than this part of the budget. Long bodies are many chunks
+ * that come back all at once, and mapping one costs 16 page faults; trimming bounds the time. */
+static const uint32_t free_max[CHUNK_CLASSES] = {8192, 4096, 1024, 2048};
+static const uint32_t free_part[CHUNK_CLASSES] = {16, 16, 16, 2};
 /* What trimming leaves, so that a call after a quiet second finds warm memory: 320 KiB in all. */
 static const uint32_t free_kept[CHUNK_CLASSES] = {64, 16, 8, 2};
 
@@ -45,7 +47,7 @@ chunk_pool_init(struct chunk_pool *pool, struct budget *budget)
     *pool = (struct chunk_pool){.allocations = 0};
     budget_lease_init(&pool->lease, budget);
     for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
-        uint64_t share = budget->total / 16 / class_bytes[i];
+        uint64_t share = budget->total / free_part[i] / class_bytes[i];
         pool->free_max[i] = share < free_max[i] ? (uint32_t)share : free_max[i];
     }
 }

@@ -134,7 +134,7 @@ free_lists_are_bounded(void **state)
 {
     (void)state;
     take_and_put(3000, 60000); /* 188 MiB at once */
-    assert_true(pool.free_count[3] * (uint64_t)65536 <= 256 * MIB / 16);
+    assert_true(pool.free_count[3] * (uint64_t)65536 <= 256 * MIB / 2);
     take_and_put(20000, 100);
     assert_true(pool.free_count[0] <= 8192);
 }
