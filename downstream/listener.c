@@ -9,8 +9,8 @@
  */
 #include "downstream/listener.h"
 
-#include <errno.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "downstream/server_conn.h"
 #include "proxy/base/clock.h"
@@ -106,8 +106,8 @@ pause_accepting(struct listener *listener)
                  clock_now_ns() + RETRY_MS * NS_PER_MS);
 }
 
-void
-listener_connection_closed(struct listener *listener)
+static void
+on_connection_closed(struct listener *listener)
 {
     listener->connection_count--;
     stats_sub(&listener->cells->connections, 1);
@@ -227,6 +227,7 @@ listener_open(struct worker *worker, const struct listener_conf *conf)
     listener->worker = worker;
     listener->name = text_dup(conf->name);
     listener->retry.on_due = on_retry;
+    listener->on_connection_closed = on_connection_closed;
     list_init(&listener->node);
     list_init(&listener->connections);
     listener_update(listener, conf);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "downstream/listener.h"
+#include "downstream/listening.h"
 #include "proxy/base/clock.h"
 #include "proxy/base/strbuf.h"
 #include "proxy/net/h1.h"
@@ -64,7 +64,7 @@ forget(struct server_conn *self)
     strbuf_fini(&self->seen);
     snapshot_unref(self->snapshot);
     slab_free(&listener->worker->ctx.slab, self);
-    listener_connection_closed(listener);
+    listener->on_connection_closed(listener);
 }
 
 /* --- HTTP/2 --- */
