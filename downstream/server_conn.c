@@ -250,11 +250,20 @@ looks_like_http1(const uint8_t *bytes, size_t len)
     return i > 0 && (i == len || bytes[i] == ' ');
 }
 
-static void
-refuse(struct server_conn *self, uint8_t first)
+/* A whole first line without a slash names neither a version of HTTP nor a path: there is nobody
+ * who would understand an answer (h2spec 3.5/2). */
+static bool
+speaks_no_http(const uint8_t *bytes, size_t len)
 {
-    if (first >= 0x20 &&
-        first < 0x7f) /* text of some kind: TLS and binary protocols get no words */
+    const uint8_t *end = memchr(bytes, '\n', len);
+    return end && !memchr(bytes, '/', (size_t)(end - bytes));
+}
+
+/* Text of some kind gets words, TLS and binary protocols get none. */
+static void
+refuse(struct server_conn *self, const uint8_t *bytes, size_t len)
+{
+    if (bytes[0] >= 0x20 && bytes[0] < 0x7f && !speaks_no_http(bytes, len))
         conn_queue(self->conn, REFUSAL, sizeof(REFUSAL) - 1);
     conn_close_after_flush(self->conn);
 }
@@ -267,10 +276,10 @@ decide(struct server_conn *self, const uint8_t *bytes, size_t len)
     timers_stop(timers_of(self), &self->handshake);
     if (memcmp(bytes, PREFACE.ptr, SNIFF_BYTES) == 0)
         speak_h2(self, bytes, len);
-    else if (looks_like_http1(bytes, len))
+    else if (looks_like_http1(bytes, len) && !speaks_no_http(bytes, len))
         speak_h1(self, bytes, len);
     else
-        refuse(self, bytes[0]);
+        refuse(self, bytes, len);
     if (self->listener->closing)
         server_conn_drain(self);
 }
