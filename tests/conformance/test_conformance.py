@@ -63,6 +63,8 @@ def conformance(programs, server_command, patterns=(), seconds=SUITE_SECONDS):
     total = re.search(r"^Total cases: (\d+)$", output, re.M)
     counts = re.search(r"^(\d+) passed, (\d+) failed", output, re.M)
     assert total and counts, f"the suite did not come to an end:\n{output[-3000:]}"
+    # The suite does not look at how its server leaves; a proxy that hangs or crashes at its end shows here.
+    assert "server-under-test:" not in output, output[:3000]
     could_not = re.search(r"Another \d+ could not be run.*", output)
     failures = output[:total.start()] + (could_not.group(0) if could_not else "")
     print(f"conformance: {counts.group(1)} of {total.group(1)} passed")
@@ -218,7 +220,6 @@ def test_interop_cases_pass_through_the_proxy(programs, test_service, transport,
 # --- h2spec ---------------------------------------------------------------------------------------------------------
 
 H2SPEC_CASES = 145
-H2SPEC_ALLOWED = 1
 
 
 def h2spec_failures(report):
@@ -250,7 +251,7 @@ def test_h2spec_against_the_listener(programs, tmp_path):
                 failures, total = h2spec_failures(report)
                 print(f"h2spec: {total - len(failures)} of {total} passed; failing: {sorted(failures)}")
                 assert total == H2SPEC_CASES, f"{total} cases ran"
-                assert len(failures) <= H2SPEC_ALLOWED, json.dumps(failures, indent=1)
+                assert not failures, json.dumps(failures, indent=1)
         finally:
             assert proxy.process.stop() == 0, proxy.process.output()
     finally:
