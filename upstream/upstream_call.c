@@ -77,20 +77,17 @@ static void on_failed(struct pool_waiter *waiter);
 
 /* --- choosing an endpoint --- */
 
+/* *facts are those of the endpoint from here on. */
 static void
-take_endpoint(struct upstream_call *up, struct endpoint *endpoint)
+take_endpoint(struct upstream_call *up, struct endpoint *endpoint, struct upstream_facts *facts)
 {
+    const struct call_request *request = &up->call->request;
     if (up->endpoint)
         cluster_leave(up->endpoint->cluster, up->endpoint);
     up->endpoint = endpoint;
     endpoint->active++;
     up->call->up_peer = facts_address(endpoint->facts); /* outlives the endpoint */
-}
-
-static void
-look_up_facts(struct upstream_call *up, struct upstream_facts *facts)
-{
-    facts_look_up(up->endpoint->facts, up->call->request.codec, up->call->request.path, facts);
+    facts_look_up(endpoint->facts, request->codec, request->path, facts);
 }
 
 static void
@@ -138,8 +135,7 @@ op_pick(struct call *call, struct upstream_facts *facts)
     list_init(&up->lost.node);
     up->lost.run = on_lost;
     call->up = up;
-    take_endpoint(up, endpoint);
-    look_up_facts(up, facts);
+    take_endpoint(up, endpoint, facts);
     return true;
 }
 
@@ -178,7 +174,7 @@ on_failed(struct pool_waiter *waiter)
     struct cluster *cluster = up->endpoint->cluster;
     struct endpoint *other = cluster_pick(cluster, up->endpoint);
     if (other && other != up->endpoint && ++up->moves < cluster->endpoint_count) {
-        take_endpoint(up, other);
+        take_endpoint(up, other, &call->facts);
         enter(up);
         return;
     }
@@ -196,7 +192,7 @@ op_open(struct call *call)
     if (up->endpoint->leaving && !cluster->gone) { /* a reload took it away since pick */
         struct endpoint *other = cluster_pick(cluster, NULL);
         if (other)
-            take_endpoint(up, other);
+            take_endpoint(up, other, &call->facts);
     }
     enter(up);
 }
