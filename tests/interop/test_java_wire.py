@@ -20,8 +20,8 @@ from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 
 from java_like import JavaLike
 from java_peers import (JAVA_INTERFACE, JAVA_PROVIDERS, SERVICE, WRAPPER_SERVICE, java_provider,  # noqa: F401
-                        java_providers, name_of, python_client)
-from peers import Proxy, go_programs, go_provider, tributary_binary  # noqa: F401
+                        java_providers, name_of, python_client, run_cases)
+from peers import Proxy, check_case, go_programs, go_provider, tributary_binary  # noqa: F401
 
 
 def one_route(endpoints, route=None, upstream=None, **more):
@@ -435,6 +435,26 @@ def test_error_message_is_printable_ascii_on_the_wire_and_whole_when_decoded(set
         client.say(client.failing(9, text), timeout=15)
     wanted = text[:900] if java == "dubbo-java 3.2" else text  # 3.2 cuts at 1024 bytes
     assert wanted in failed.value.details()
+
+
+@JAVA
+def test_details_message_for_java_consumers_is_what_they_decode(setup, go_provider, java):
+    # They take the message from grpc-status-details-bin where there is one, and percent-decode that too.
+    setup.start(one_route(go_provider.address, {"call": "stream"}))
+    lines = run_cases(java, setup.proxy.address["main"], ["error", "codes", "raw_message"])
+    for case in ("error", "codes", "raw_message"):
+        check_case(lines, case)
+
+
+def test_details_message_of_3_2_is_the_message_once_it_has_passed_the_proxy(setup, java_providers):
+    client = setup.start(one_route(java_providers["dubbo-java 3.2"].address))
+    for text in ("no such thing: 100% + two", "caf\u00e9\nline two", "plain"):
+        with pytest.raises(grpc.RpcError) as failed:
+            client.say(client.failing(9, text), timeout=15)
+        assert failed.value.details() == text
+        binary = dict(failed.value.trailing_metadata()).get("grpc-status-details-bin")
+        # Status{code = 1: 9, message = 2: text}; what follows are the details.
+        assert binary is None or binary.startswith(b"\x08\x09\x12" + bytes([len(text.encode())]) + text.encode())
 
 
 @JAVA
