@@ -88,7 +88,8 @@ decide_auto(const struct path_input *in, struct path_choice *choice)
         return in->ended       ? decide_unary(in, choice)
                : in->turn_over ? go(choice, PATH_FRAMED, false)
                                : PATH_WAIT_TURN;
-    if (in->head_alone && !in->first_known)
+    /* A method that was seen to be unary is worth waiting for: its message comes when it comes. */
+    if (in->head_alone && !in->first_known && !in->facts.method_unary)
         return go(choice, PATH_FRAMED, false);
     return PATH_WAIT;
 }

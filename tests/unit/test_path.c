@@ -79,7 +79,7 @@ static const struct row ROWS[] = {
     {"auto, message and end", CALL_AUTO, AUTO, "", ENDED, PATH_FAST, true},
     {"auto, end alone", CALL_AUTO, AUTO, "", ENDED_NONE, PATH_FRAMED, false},
     {"auto, known to be unary", CALL_AUTO, AUTO, "bu", LATER, WAIT, false},
-    {"auto, unary and nothing for 10 ms", CALL_AUTO, AUTO, "bu", ALONE, PATH_FRAMED, false},
+    {"auto, unary: waits however long", CALL_AUTO, AUTO, "bu", ALONE, WAIT, false},
     {"auto, unary, whole", CALL_AUTO, AUTO, "bu", ENDED, PATH_FAST, true},
     {"auto, taken but not known to be unary", CALL_AUTO, AUTO, "b", LATER, PATH_FRAMED, false},
     {"auto, method refused", CALL_AUTO, AUTO, "m", HEAD, PATH_FRAMED, false},
