@@ -168,10 +168,12 @@ texts_size(const struct status_texts *texts)
     return size;
 }
 
-/* Shorten the message until all fits into `room`, but not below `least` bytes. */
+/* Shorten the message until all fits into `room`, but not below `least` bytes. What is longer than
+ * the room by itself is not even encoded: a provider's message may have megabytes. */
 static struct status_texts
 cut_message(struct call *call, struct rpc_status *status, size_t room, size_t least)
 {
+    status->message.len = percent_utf8_cut(status->message, room > least ? room : least);
     struct status_texts texts = status_texts(call, status);
     while (texts_size(&texts) > room && status->message.len > least) {
         size_t shorter = status->message.len * 3 / 4;
@@ -189,9 +191,12 @@ cut_message(struct call *call, struct rpc_status *status, size_t room, size_t le
 static struct status_texts
 fit(struct call *call, struct rpc_status *status, size_t room)
 {
-    struct status_texts texts = status_texts(call, status);
-    if (texts_size(&texts) <= room)
-        return texts;
+    struct status_texts texts;
+    if (status->message.len <= room) {
+        texts = status_texts(call, status);
+        if (texts_size(&texts) <= room)
+            return texts;
+    }
     if (status->detail_count == 0 && status->details_bin.len > 0)
         status_proto_read_details_bin(&call->arena, status->details_bin, status);
     status->details_bin = TEXT_NONE;
