@@ -70,6 +70,8 @@ static const struct answer ANSWERS[] = {
     {":status: 500\ncontent-type: application/grpc\ngrpc-status: 5\n"
      "grpc-message: NOT_FOUND : 100% of %41 caf\xe9\n",
      NULL, NULL, RPC_NOT_FOUND, "NOT_FOUND : 100% of %41 caf\xc3\xa9"},
+    {":status: 500\ncontent-type: application/grpc\ngrpc-status: 2\ngrpc-message: 100% of %41\n",
+     NULL, NULL, RPC_UNKNOWN, "100% of %41"},
     {":status: 408\ncontent-type: application/grpc\ngrpc-status: 4\n", "", NULL,
      RPC_DEADLINE_EXCEEDED, ""},
     {":status: 404\ncontent-type: application/grpc\ngrpc-status: 12\n", NULL, NULL,
