@@ -21,8 +21,8 @@ enum { CHUNK_MAPPED = 2 /* from this class on */ };
 static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 16384, 65536};
 /* Free lists: never more than these, nor than this part of the budget. Long bodies are many chunks
  * that come back all at once, and mapping one costs 16 page faults; trimming bounds the time. */
-static const uint32_t free_max[CHUNK_CLASSES] = {8192, 4096, 1024, 2048};
-static const uint32_t free_part[CHUNK_CLASSES] = {16, 16, 16, 2};
+static const uint32_t free_max[CHUNK_CLASSES] = {8192, 4096, 4096, 2048};
+static const uint32_t free_part[CHUNK_CLASSES] = {16, 16, 4, 2};
 /* What trimming leaves, so that a call after a quiet second finds warm memory: 320 KiB in all. */
 static const uint32_t free_kept[CHUNK_CLASSES] = {64, 16, 8, 2};
 
@@ -57,8 +57,9 @@ heap_get(unsigned size_class)
 {
     if (size_class < CHUNK_MAPPED)
         return mem_alloc(class_bytes[size_class]);
+    /* Populated: it is about to be filled, and a page fault for each 4K costs more than the copy. */
     void *memory = mmap(NULL, class_bytes[size_class], PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     check(memory != MAP_FAILED); /* out of memory */
     return memory;
 }

@@ -17,6 +17,8 @@ enum {
     TRIMS_AFTER_ACTIVITY = 3
 }; /* the first sees the burst, the second what it left unused, the third is for luck */
 
+#define TRIM_NS (2 * NS_PER_S) /* what one burst leaves, another just behind it finds */
+
 static void *
 on_ng_malloc(size_t bytes, void *slab)
 {
@@ -50,7 +52,7 @@ on_trim(struct timer *timer)
     chunk_pool_trim(&ctx->chunks);
     slab_trim(&ctx->slab);
     if (--ctx->trims_left > 0)
-        timers_start(&ctx->timers, timer, ctx->turn_ns + NS_PER_S);
+        timers_start(&ctx->timers, timer, ctx->turn_ns + TRIM_NS);
 }
 
 static void
@@ -60,7 +62,7 @@ note_activity(struct ctx *ctx)
         return;
     ctx->trims_left = TRIMS_AFTER_ACTIVITY;
     if (!timer_running(&ctx->trim))
-        timers_start(&ctx->timers, &ctx->trim, ctx->turn_ns + NS_PER_S);
+        timers_start(&ctx->timers, &ctx->trim, ctx->turn_ns + TRIM_NS);
 }
 
 static bool

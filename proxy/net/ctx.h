@@ -50,7 +50,7 @@ struct ctx {
     uv_prepare_t prepare;
     /* CTX_READ_BYTES, shared by all connections: valid during one read callback */
     uint8_t *read_buffer;
-    struct timer trim; /* once a second while anything happened: gives memory back */
+    struct timer trim; /* every two seconds while anything happened: gives memory back */
     /* trims until memory that lay unused is given back; then the timer rests */
     unsigned trims_left;
     bool resting; /* ctx_rest() */
