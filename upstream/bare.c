@@ -190,6 +190,9 @@ read_error(struct call *call)
     if (http == 415)
         reply->refusal =
             fields_find(&reply->head, TEXT("grpc-status")) ? REFUSAL_ENDPOINT : REFUSAL_METHOD;
+    else if (http == 505) /* dubbo-go's and connect-go's bidi methods on transport = http1: before
+                             any handler, and before they look at the content-type */
+        reply->refusal = REFUSAL_METHOD;
     if (http == 200)
         codec_common_http_status(call, RPC_INTERNAL, "with a content-type that was not asked for");
     else if (json && call->reply_flow.body.bytes > 0)

@@ -81,6 +81,21 @@ read_message(struct call *call, struct text value)
     return utf8 ? value : from_latin1(&call->arena, value);
 }
 
+/* dubbo-java 3.2 percent-encodes the message inside the details as well, which nobody else decodes
+ * there: the details are built again, with the message as it is meant. */
+static void
+mend_details(struct call *call)
+{
+    struct rpc_status *status = &call->reply.status;
+    struct text inside;
+    if (!status_proto_read_details_message(&call->arena, status->details_bin, &inside) ||
+        text_eq(inside, status->message) ||
+        !text_eq(percent_decode(&call->arena, inside), status->message))
+        return;
+    status_proto_read_details_bin(&call->arena, status->details_bin, status);
+    status->details_bin = TEXT_NONE;
+}
+
 static void
 read_status(struct call *call, const struct fields *fields, struct text code)
 {
@@ -97,6 +112,8 @@ read_status(struct call *call, const struct fields *fields, struct text code)
     reply->status.message = read_message(call, fields_value(fields, TEXT("grpc-message")));
     if (fields_count(fields, TEXT("grpc-status-details-bin")) == 1)
         reply->status.details_bin = fields_value(fields, TEXT("grpc-status-details-bin"));
+    if (reply->status.details_bin.len > 0)
+        mend_details(call);
 }
 
 static void
@@ -120,9 +137,10 @@ static bool
 stack_names_wrapper(struct call *call)
 {
     struct rpc_status status = call->reply.status;
-    if (status.code != RPC_UNKNOWN || status.details_bin.len == 0 ||
-        !status_proto_read_details_bin(&call->arena, status.details_bin, &status))
+    if (status.code != RPC_UNKNOWN)
         return false;
+    if (status.details_bin.len > 0)
+        status_proto_read_details_bin(&call->arena, status.details_bin, &status);
     for (unsigned i = 0; i < status.detail_count; i++) {
         struct text value = status.details[i].value;
         if (memmem(value.ptr, value.len, "WrapRequestUnpack", strlen("WrapRequestUnpack")))
@@ -147,6 +165,7 @@ explain_wrapper(struct call *call)
     if (reply->status.code == RPC_OK)
         reply->status.code = RPC_UNKNOWN;
     reply->status.details_bin = TEXT_NONE;
+    reply->status.detail_count = 0;
     reply->status.message =
         arena_printf(&call->arena,
                      "the service is a Java interface without IDL: it takes Dubbo's wrapper "

@@ -6,22 +6,27 @@
  * yet, the old list stays published (for PATIENCE at most), so that a reload that changes a name
  * leaves no gap.
  *
+ * From a registry (zookeeper, nacos) the sources come by its own thread (registry.h), by the same
+ * wake.
+ *
  * Failure modes: a name that is not found, an unreadable file: logged when it begins, tried again,
  * what is known stays. Closing does not wait for look-ups: they are abandoned.
  */
 #include "upstream/resolver.h"
 
 #include <stdio.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "proxy/base/clock.h"
 #include "proxy/base/log.h"
 #include "upstream/lookup.h"
+#include "upstream/registry.h"
 #include "upstream/resolver_file.h"
 
 #define PATIENCE_NS NS_PER_S
 #define AGAIN_NS NS_PER_S
-enum { REFRESH_S = 30, RETRY_MAX_S = 5, LOOKUPS = 8 };
+enum { REFRESH_S = 30, RETRY_MAX_S = 5, LOOKUPS = 8, AWAIT_US = 2000 };
 
 /* One "host:port" of the configuration or the file. */
 struct source {
@@ -36,6 +41,13 @@ struct source {
     bool tried;        /* looked up at least once (or needs no look-up) */
 };
 
+/* A registry's part of the endpoints. */
+struct feed {
+    struct text servers, path; /* owned */
+    struct registry *registry; /* NULL: no thread was to be had */
+    struct strbuf lines;
+};
+
 struct resolver {
     struct worker *worker;
     const char *upstream;
@@ -44,6 +56,8 @@ struct resolver {
     enum upstream_discovery discovery;
     struct resolver_file *files; /* discovery = file */
     unsigned file_count;
+    struct feed *feeds; /* discovery = zookeeper, nacos */
+    unsigned feed_count;
     struct source *sources;
     unsigned source_count;
     unsigned lookups; /* under way */
@@ -120,6 +134,9 @@ all_tried(const struct resolver *resolver)
 {
     for (unsigned i = 0; i < resolver->source_count; i++)
         if (!resolver->sources[i].tried)
+            return false;
+    for (unsigned i = 0; i < resolver->feed_count; i++)
+        if (resolver->feeds[i].registry && !registry_tried(resolver->feeds[i].registry))
             return false;
     return true;
 }
@@ -243,10 +260,53 @@ collect(struct resolver *resolver)
     return any;
 }
 
+/* Sources from texts, one endpoint a line each. */
+static void
+set_lines(struct resolver *resolver)
+{
+    struct strbuf all = STRBUF_INIT;
+    unsigned count = 0;
+    for (unsigned i = 0; i < resolver->feed_count; i++)
+        strbuf_add_text(&all, strbuf_text(&resolver->feeds[i].lines));
+    struct text rest = strbuf_text(&all), line;
+    struct text *texts = mem_alloc((all.len + 1) * sizeof(*texts));
+    while (text_next(&rest, '\n', &line))
+        if (line.len)
+            texts[count++] = line;
+    set_sources(resolver, texts, count);
+    mem_free(texts);
+    strbuf_fini(&all);
+}
+
+/* True: a registry has brought a list. */
+static bool
+take_feeds(struct resolver *resolver)
+{
+    bool any = false;
+    for (unsigned i = 0; i < resolver->feed_count; i++) {
+        struct feed *feed = &resolver->feeds[i];
+        struct strbuf lines = STRBUF_INIT;
+        if (!feed->registry)
+            continue;
+        registry_error(feed->registry, resolver->error, sizeof(resolver->error));
+        if (registry_take(feed->registry, &lines)) {
+            strbuf_fini(&feed->lines);
+            feed->lines = lines;
+            any = true;
+        } else {
+            strbuf_fini(&lines);
+        }
+    }
+    if (any)
+        set_lines(resolver);
+    return any;
+}
+
 static void
 go_on(struct resolver *resolver)
 {
-    bool any = collect(resolver);
+    bool any = take_feeds(resolver);
+    any |= collect(resolver);
     start_due(resolver);
     if (any)
         publish(resolver);
@@ -331,17 +391,98 @@ read_files(struct resolver *resolver)
     return true;
 }
 
+/* --- registries --- */
+
+static void
+close_feeds(struct resolver *resolver)
+{
+    for (unsigned i = 0; i < resolver->feed_count; i++) {
+        struct feed *feed = &resolver->feeds[i];
+        if (feed->registry)
+            registry_close(feed->registry);
+        mem_free((char *)feed->servers.ptr);
+        mem_free((char *)feed->path.ptr);
+        strbuf_fini(&feed->lines);
+    }
+    mem_free(resolver->feeds);
+    resolver->feeds = NULL;
+    resolver->feed_count = 0;
+}
+
+/* "host:port/path" is what to ask for, and where; "host:port" alone is another server for all of
+ * them. */
+static struct text
+servers_for(const struct upstream_conf *conf, struct text own, struct strbuf *out)
+{
+    strbuf_clear(out);
+    strbuf_add_text(out, own);
+    for (unsigned i = 0; i < conf->endpoint_count; i++)
+        if (text_find(conf->endpoints[i], '/', 0) < 0)
+            strbuf_addf(out, ",%.*s", TEXT_ARGS(conf->endpoints[i]));
+    return strbuf_text(out);
+}
+
+static struct feed *
+find_feed(struct feed *feeds, unsigned count, struct text servers, struct text path)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (text_eq(feeds[i].servers, servers) && text_eq(feeds[i].path, path))
+            return &feeds[i];
+    return NULL;
+}
+
+static void
+open_feeds(struct resolver *resolver, const struct upstream_conf *conf)
+{
+    struct feed *old = resolver->feeds,
+                *now = mem_zalloc((conf->endpoint_count + 1) * sizeof(*now));
+    unsigned old_count = resolver->feed_count, count = 0;
+    struct strbuf servers = STRBUF_INIT;
+    for (unsigned i = 0; i < conf->endpoint_count; i++) {
+        struct text text = conf->endpoints[i];
+        ptrdiff_t slash = text_find(text, '/', 0);
+        if (slash < 0)
+            continue;
+        struct text path = text_from(text, (size_t)slash);
+        struct text list = servers_for(conf, text_make(text.ptr, (size_t)slash), &servers);
+        struct feed *known = find_feed(old, old_count, list, path);
+        if (known) {
+            now[count++] = *known;
+            *known = old[--old_count];
+            continue;
+        }
+        now[count++] = (struct feed){
+            .servers = text_make(text_dup(list), list.len),
+            .path = text_make(text_dup(path), path.len),
+            .registry =
+                registry_open(conf->discovery, list, path, resolver->upstream, wake_loop, resolver),
+        };
+    }
+    resolver->feed_count = old_count; /* those that are no longer wanted */
+    close_feeds(resolver);
+    resolver->feeds = now;
+    resolver->feed_count = count;
+    strbuf_fini(&servers);
+}
+
 /* --- life --- */
 
 void
 resolver_update(struct resolver *resolver, const struct upstream_conf *conf)
 {
+    bool registry = conf->discovery == DISCOVERY_ZOOKEEPER || conf->discovery == DISCOVERY_NACOS;
+    if (conf->discovery != resolver->discovery || !registry)
+        close_feeds(resolver);
+    if (conf->discovery != DISCOVERY_FILE)
+        close_files(resolver);
     resolver->discovery = conf->discovery;
     if (conf->discovery == DISCOVERY_FILE) {
         open_files(resolver, conf);
         read_files(resolver);
+    } else if (registry) {
+        open_feeds(resolver, conf);
+        set_lines(resolver);
     } else {
-        close_files(resolver);
         set_sources(resolver, conf->endpoints, conf->endpoint_count);
     }
     start_due(resolver);
@@ -351,7 +492,9 @@ resolver_update(struct resolver *resolver, const struct upstream_conf *conf)
 void
 resolver_await(struct resolver *resolver, uint64_t until_ns)
 {
-    while (!all_tried(resolver) && resolver->lookups > 0 && clock_now_ns() < until_ns) {
+    while (!all_tried(resolver) && clock_now_ns() < until_ns) {
+        if (resolver->lookups == 0)
+            usleep(AWAIT_US); /* a registry's thread, or threads are scarce */
         for (unsigned i = 0; i < resolver->source_count; i++)
             if (resolver->sources[i].lookup)
                 lookup_wait(resolver->sources[i].lookup, until_ns);
@@ -404,5 +547,6 @@ resolver_close(struct resolver *resolver)
     set_sources(resolver, NULL, 0);
     mem_free(resolver->sources);
     close_files(resolver);
+    close_feeds(resolver);
     uv_close((uv_handle_t *)&resolver->wake, on_uv_closed);
 }
