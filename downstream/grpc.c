@@ -68,20 +68,17 @@ read_special(struct call *call, enum header_class class, const struct field *fie
 
 /* dubbo-go calls itself grpc-go-triple; dubbo-java names no library and carries tri- fields. A gRPC
  * library is none, even where its user sets tri-service-version. */
-static bool
-is_dubbo_client(const struct call *call)
+static void
+read_client(struct call_request *request)
 {
+    struct text agent = fields_value(&request->head, TEXT("user-agent"));
     bool tri = false;
-    fields_for_each (field, &call->request.head) {
-        if (text_eq(field->name, TEXT("user-agent"))) {
-            if (text_starts(field->value, TEXT("grpc-go-triple")))
-                return true;
-            if (text_starts(field->value, TEXT("grpc-")))
-                return false;
-        }
+    request->dubbo_client = text_starts(agent, TEXT("grpc-go-triple"));
+    if (text_starts(agent, TEXT("grpc-")))
+        return;
+    fields_for_each (field, &request->head)
         tri |= text_starts(field->name, TEXT("tri-")) || text_eq(field->name, TEXT("interface"));
-    }
-    return tri;
+    request->dubbo_client = request->java_client = tri;
 }
 
 static bool
@@ -91,7 +88,7 @@ grpc_read_request(struct call *call)
     if (!request_common_read(call, read_special))
         return false;
     call->request.content_length = -1; /* counts prefixes: of no use behind them */
-    call->request.dubbo_client = is_dubbo_client(call);
+    read_client(&call->request);
     return true;
 }
 
@@ -141,6 +138,18 @@ struct status_texts {
     struct text code, message, details;
 };
 
+/* dubbo-java takes the message from the details and URL-decodes it there as well. */
+static struct text
+details_for_java(struct call *call, const struct rpc_status *status, struct text message)
+{
+    struct rpc_status escaped = *status;
+    if (escaped.detail_count == 0 &&
+        !status_proto_read_details_bin(&call->arena, status->details_bin, &escaped))
+        return status->details_bin;
+    escaped.message = message;
+    return status_proto_details_bin(&call->arena, &escaped);
+}
+
 static struct status_texts
 status_texts(struct call *call, const struct rpc_status *status)
 {
@@ -153,6 +162,9 @@ status_texts(struct call *call, const struct rpc_status *status)
     /* As received when they came framed; built otherwise. */
     if (texts.details.len == 0 && status->detail_count > 0)
         texts.details = status_proto_details_bin(arena, status);
+    bool escaped = texts.message.ptr != status->message.ptr;
+    if (call->request.java_client && escaped && texts.details.len > 0)
+        texts.details = details_for_java(call, status, texts.message);
     return texts;
 }
 

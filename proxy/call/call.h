@@ -51,6 +51,7 @@ struct call_request {
     struct fields metadata;                     /* custom fields in the client's order */
     bool dubbo_client; /* a Dubbo client in gRPC framing: code 17 stays 17, '+' is escaped in
                           messages */
+    bool java_client;  /* dubbo-java: URL-decodes the message inside the details too */
 };
 
 /* Why a bare reply is a refusal of the bare form (the framed try follows). */

@@ -79,17 +79,35 @@ status_proto_details_bin(struct arena *arena, const struct rpc_status *status)
     return base64_encode(arena, pack(arena, &packed.base));
 }
 
+static pb_status *
+unpack(struct arena *arena, struct text details_bin)
+{
+    ProtobufCAllocator allocator = {on_pb_alloc, on_pb_free, arena};
+    struct text bytes;
+
+    if (!base64_decode(arena, details_bin, &bytes))
+        return NULL;
+    return google__rpc__status__unpack(&allocator, bytes.len, (const uint8_t *)bytes.ptr);
+}
+
+bool
+status_proto_read_details_message(struct arena *arena, struct text details_bin,
+                                  struct text *message)
+{
+    pb_status *packed = unpack(arena, details_bin);
+
+    if (packed == NULL)
+        return false;
+    *message = text_of_bytes(packed->message);
+    return true;
+}
+
 bool
 status_proto_read_details_bin(struct arena *arena, struct text details_bin,
                               struct rpc_status *status)
 {
-    ProtobufCAllocator allocator = {on_pb_alloc, on_pb_free, arena};
-    struct text bytes;
-    pb_status *packed;
+    pb_status *packed = unpack(arena, details_bin);
 
-    if (!base64_decode(arena, details_bin, &bytes))
-        return false;
-    packed = google__rpc__status__unpack(&allocator, bytes.len, (const uint8_t *)bytes.ptr);
     if (packed == NULL)
         return false;
 

@@ -12,6 +12,9 @@ struct text status_proto_details_bin(struct arena *arena, const struct rpc_statu
  * be read. */
 bool status_proto_read_details_bin(struct arena *arena, struct text details_bin,
                                    struct rpc_status *status);
+/* The Status's own message. False, and *message untouched, when it can't be read. */
+bool status_proto_read_details_message(struct arena *arena, struct text details_bin,
+                                       struct text *message);
 /* A detail "google.rpc.ErrorInfo"{reason, domain, metadata}: pairs is 2*n texts, key and value in
  * turn. */
 struct rpc_detail

@@ -144,6 +144,32 @@ details_stay_as_they_came(void **state)
 }
 
 static void
+a_message_that_java_has_encoded_inside_the_details_is_decoded(void **state)
+{
+    (void)state;
+    /* Status{5, "a%20b", [Any{"type.googleapis.com/a.B", 0x01}]} */
+    stand_read_reply(
+        &framed_codec, HEAD, "",
+        "grpc-status: 5\ngrpc-message: a%20b\n"
+        "grpc-status-details-bin: CAUSBWElMjBiGhwKF3R5cGUuZ29vZ2xlYXBpcy5jb20vYS5CEgEB\n");
+    const struct rpc_status *status = &stand_call->reply.status;
+    expect_text(status->message, "a b");
+    assert_int_equal(status->details_bin.len, 0);
+    assert_int_equal(status->detail_count, 1);
+    expect_text(status->details[0].type_url, "type.googleapis.com/a.B");
+}
+
+static void
+details_with_another_message_stay_as_they_came(void **state)
+{
+    (void)state;
+    stand_read_reply(
+        &framed_codec, HEAD, "",
+        "grpc-status: 5\ngrpc-message: other\ngrpc-status-details-bin: CAUSBWElMjBi\n");
+    expect_text(stand_call->reply.status.details_bin, "CAUSBWElMjBi");
+}
+
+static void
 an_identity_encoding_is_none(void **state)
 {
     (void)state;
@@ -178,6 +204,8 @@ main(void)
         STAND_TEST(metadata_is_leading_or_trailing_as_it_came),
         STAND_TEST(the_fields_of_a_head_that_ends_are_trailers),
         STAND_TEST(details_stay_as_they_came),
+        STAND_TEST(a_message_that_java_has_encoded_inside_the_details_is_decoded),
+        STAND_TEST(details_with_another_message_stay_as_they_came),
         STAND_TEST(an_identity_encoding_is_none),
         STAND_TEST(a_wrapper_service_is_explained_to_grpc_clients_only),
     };

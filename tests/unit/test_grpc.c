@@ -148,6 +148,25 @@ details_as_received_pass_untouched(void **state)
 }
 
 static void
+dubbo_java_gets_the_message_inside_the_details_escaped_too(void **state)
+{
+    (void)state;
+    /* Status{5, "a%b"} and Status{5, "a%25b"} */
+    stand_call->status.code = RPC_NOT_FOUND;
+    stand_call->status.message = TEXT("a%b");
+    stand_call->status.details_bin = TEXT("CAUSA2ElYg");
+    stand_call->request.dubbo_client = true; /* dubbo-go does not decode there */
+    assert_string_equal(stand_end(&grpc_codec, true), "grpc-status: 5\ngrpc-message: a%25b\n"
+                                                      "grpc-status-details-bin: CAUSA2ElYg\n");
+    stand_call->request.java_client = true;
+    assert_string_equal(stand_end(&grpc_codec, true), "grpc-status: 5\ngrpc-message: a%25b\n"
+                                                      "grpc-status-details-bin: CAUSBWElMjVi\n");
+    stand_call->status.message = TEXT("ab"); /* nothing to escape: untouched */
+    assert_string_equal(stand_end(&grpc_codec, true), "grpc-status: 5\ngrpc-message: ab\n"
+                                                      "grpc-status-details-bin: CAUSA2ElYg\n");
+}
+
+static void
 an_unknown_encoding_is_answered_with_those_that_are_known(void **state)
 {
     (void)state;
@@ -288,6 +307,7 @@ main(void)
         STAND_TEST(an_error_without_a_head_is_trailers_only_with_all_metadata),
         STAND_TEST(dubbo_clients_get_a_plus_escaped),
         STAND_TEST(details_as_received_pass_untouched),
+        STAND_TEST(dubbo_java_gets_the_message_inside_the_details_escaped_too),
         STAND_TEST(an_unknown_encoding_is_answered_with_those_that_are_known),
         STAND_TEST(code_17_is_unknown_with_its_number_kept_for_grpc_clients),
         STAND_TEST(code_17_stays_for_dubbo_clients),
