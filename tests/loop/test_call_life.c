@@ -97,6 +97,22 @@ auto_with_a_head_alone_is_a_stream_after_10_ms(void **state)
 }
 
 static void
+auto_known_to_be_unary_is_waited_for_past_10_ms(void **state)
+{
+    (void)state;
+    lab.route.call = CALL_AUTO;
+    lab.facts.method_bare = lab.facts.method_unary = true;
+    lab_start(PROTOCOL_GRPC, 0);
+    lab_run_ms(30); /* the loop comes back: it does not ask about this call for ever */
+    lab_expect("pick");
+    lab_send("hi");
+    lab_end();
+    lab_expect("open head(bare) body(hi) end");
+    lab_reply("", 0);
+    lab_flushed();
+}
+
+static void
 without_an_endpoint_the_call_ends_at_once(void **state)
 {
     (void)state;
@@ -407,6 +423,7 @@ main(void)
         LAB_TEST(auto_is_decided_at_the_end_of_the_turn),
         LAB_TEST(auto_with_its_end_in_the_same_turn_is_unary),
         LAB_TEST(auto_with_a_head_alone_is_a_stream_after_10_ms),
+        LAB_TEST(auto_known_to_be_unary_is_waited_for_past_10_ms),
         LAB_TEST(without_an_endpoint_the_call_ends_at_once),
         LAB_TEST(gone_while_deciding),
         LAB_TEST(gone_while_opening),
