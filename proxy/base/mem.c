@@ -4,6 +4,7 @@
  */
 #include "proxy/base/mem.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,4 +63,12 @@ void
 mem_free(void *memory)
 {
     free(memory);
+}
+
+void
+mem_trim(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

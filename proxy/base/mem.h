@@ -11,6 +11,7 @@ void *mem_realloc(void *memory, size_t bytes);
 char *mem_strdup(const char *text);
 char *mem_strndup(const char *text, size_t bytes); /* NUL added */
 void mem_free(void *memory);                       /* NULL is allowed */
+void mem_trim(void); /* free pages go back to the system; takes long: only when nothing happens */
 
 #define mem_new(type) ((type *)mem_zalloc(sizeof(type)))
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))

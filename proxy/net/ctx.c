@@ -11,11 +11,12 @@
 
 #include "proxy/base/check.h"
 #include "proxy/base/clock.h"
+#include "proxy/base/mem.h"
 #include "proxy/net/conn.h"
 
 enum {
-    TRIMS_AFTER_ACTIVITY = 3
-}; /* the first sees the burst, the second what it left unused, the third is for luck */
+    TRIMS_AFTER_ACTIVITY = 2
+}; /* the first sees the burst, the second what it left unused */
 
 #define TRIM_NS (2 * NS_PER_S) /* what one burst leaves, another just behind it finds */
 
@@ -53,6 +54,8 @@ on_trim(struct timer *timer)
     slab_trim(&ctx->slab);
     if (--ctx->trims_left > 0)
         timers_start(&ctx->timers, timer, ctx->turn_ns + TRIM_NS);
+    else
+        mem_trim();
 }
 
 static void
