@@ -89,8 +89,7 @@ auto_with_a_head_alone_is_a_stream_after_10_ms(void **state)
     (void)state;
     lab.route.call = CALL_AUTO;
     lab_start(PROTOCOL_GRPC, 0);
-    lab_run_ms(3);
-    lab_expect("pick");
+    lab_expect("pick"); /* not before a turn has passed; a busy machine may take long for one */
     lab_run_ms(15);
     lab_expect("open head(framed)");
     call_downstream_gone(lab.call, 8);
