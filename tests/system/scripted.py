@@ -55,7 +55,11 @@ class Setup:
         return self.clients[0] if self.clients else self.new_client()
 
     def route(self, name):
-        return self.proxy.stats()["routes"][name]
+        """The route's figures, once the calls that its clients have seen end are counted: that may be a moment later."""
+        def counted():
+            route = self.proxy.stats()["routes"][name]
+            return route if route["active"] == 0 else None
+        return wait_until_true(counted, f"the calls of route {name} counted")
 
     def endpoint(self):
         return self.proxy.stats()["upstreams"]["up"]["endpoints"][self.provider.target]
