@@ -462,6 +462,9 @@ open_feeds(struct resolver *resolver, const struct upstream_conf *conf)
     close_feeds(resolver);
     resolver->feeds = now;
     resolver->feed_count = count;
+    if (count == 0)
+        snprintf(resolver->error, sizeof(resolver->error),
+                 "no path behind any host:port of endpoints says what to ask the registry for");
     strbuf_fini(&servers);
 }
 
