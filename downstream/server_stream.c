@@ -110,6 +110,14 @@ send_bare_error(struct call *call, struct server_stream *self)
 }
 
 static void
+end_by_reset(struct call *call, struct server_stream *self, uint32_t h2_error)
+{
+    stream_reset(self->stream, h2_error);
+    self->stream = NULL;
+    call_downstream_flushed(call, call->worker->ctx.turn_ns, 0);
+}
+
+static void
 send_bare_end(struct call *call, struct server_stream *self)
 {
     struct slices nothing;
@@ -119,9 +127,7 @@ send_bare_end(struct call *call, struct server_stream *self)
         slices_init(&nothing);
         stream_send_data(self->stream, &nothing, true);
     } else { /* the head said 200: a reset is all that can still be said */
-        stream_reset(self->stream, NGHTTP2_INTERNAL_ERROR);
-        self->stream = NULL;
-        call_downstream_flushed(call, call->worker->ctx.turn_ns, 0);
+        end_by_reset(call, self, NGHTTP2_INTERNAL_ERROR);
     }
 }
 
@@ -131,6 +137,12 @@ op_send_end(struct call *call)
     struct server_stream *self = call->down;
     if (call->down_codec->form == FORM_BARE) {
         send_bare_end(call, self);
+        return;
+    }
+    /* Clients take trailers inside a message for a broken peer, INTERNAL; for this reset they make
+     * RESOURCE_EXHAUSTED themselves. */
+    if (call->head_sent && call->reason == REASON_NO_BUDGET && flow_is_cut(&call->reply_flow)) {
+        end_by_reset(call, self, NGHTTP2_ENHANCE_YOUR_CALM);
         return;
     }
     struct fields trailers;

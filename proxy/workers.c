@@ -369,6 +369,9 @@ workers_buffers(const struct workers *workers, uint64_t *bytes, uint64_t *peak_b
         *bytes += atomic_load_explicit(&lease->used, memory_order_relaxed);
         *peak_bytes += atomic_load_explicit(&lease->peak, memory_order_relaxed);
     }
+    /* Workers have their peaks at different times, and never more than the budget at one. */
+    if (*peak_bytes > workers->options.budget->total)
+        *peak_bytes = workers->options.budget->total;
 }
 
 /* A question to worker 0 and its answer. The asker may give up: the one that comes second frees it.

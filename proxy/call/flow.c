@@ -69,6 +69,14 @@ append(struct flow *flow, struct slices *to, const uint8_t *data, size_t len, ui
     return slices_append(to, flow->pool, data, len, expected) ? FLOW_OK : FLOW_NO_BUDGET;
 }
 
+/* What a passing body occupies with so many bytes more, for the budget's last part: its pieces are
+ * short, but a reader that stands still gathers many of them. */
+static uint64_t
+occupied(const struct flow *flow, size_t more)
+{
+    return flow->queued_bytes + flow->out.bytes + more;
+}
+
 static enum flow_error
 put_prefix(struct flow *flow, struct slices *to, bool compressed, uint64_t length)
 {
@@ -210,7 +218,7 @@ feed_bare(struct flow *flow, const uint8_t *data, size_t len)
             return error;
     }
     flow->out_bytes += len;
-    return append(flow, &flow->out, data, len, 0);
+    return append(flow, &flow->out, data, len, occupied(flow, len));
 }
 
 static enum flow_error
@@ -221,7 +229,9 @@ feed_framed(struct flow *flow, const uint8_t *data, size_t len)
     uint64_t before = flow->message_bytes;
     enum flow_error error = walk(flow, data, len, false);
     flow->out_bytes += flow->message_bytes - before;
-    return error == FLOW_OK ? append(flow, &flow->out, data, len, 0) : error;
+    if (error == FLOW_OK)
+        error = append(flow, &flow->out, data, len, occupied(flow, len));
+    return error;
 }
 
 /* Keep a reference to what passes, while it is little, in case the provider provably did not take
@@ -234,7 +244,8 @@ keep_passing(struct flow *flow, const uint8_t *data, size_t len)
     bool fits = flow->body.bytes + len <= FLOW_REPLAY_KEEP;
     if (fits && passes_raw(flow) && flow->out.bytes == len)
         slices_share(&flow->body, &flow->out);
-    else if (!fits || append(flow, &flow->body, data, len, 0) != FLOW_OK)
+    else if (!fits ||
+             append(flow, &flow->body, data, len, flow->body.bytes + len) != FLOW_OK)
         flow_forget(flow);
 }
 
@@ -244,12 +255,14 @@ flow_feed(struct flow *flow, const uint8_t *data, size_t len)
     if (len == 0)
         return FLOW_OK;
     flow->raw_bytes += len;
+    enum flow_error error;
     if (flow->held)
-        return feed_held(flow, data, len);
-    enum flow_error error =
-        flow->from == FORM_BARE ? feed_bare(flow, data, len) : feed_framed(flow, data, len);
-    if (error == FLOW_OK)
+        error = feed_held(flow, data, len);
+    else
+        error = flow->from == FORM_BARE ? feed_bare(flow, data, len) : feed_framed(flow, data, len);
+    if (error == FLOW_OK && !flow->held)
         keep_passing(flow, data, len);
+    flow->lost |= error != FLOW_OK;
     return error;
 }
 
@@ -387,4 +400,15 @@ flow_bare_length(const struct flow *flow)
     if (flow->from == FORM_BARE)
         return flow->ended ? (int64_t)flow->message_bytes : flow->bare_length;
     return flow->reader.messages > 0 ? (int64_t)flow->first_length : -1;
+}
+
+bool
+flow_is_cut(const struct flow *flow)
+{
+    if (flow->held || flow->lost)
+        return flow->lost && !flow->held; /* held: nothing has been put out */
+    if (flow->from == FORM_FRAMED)
+        return !prefix_at_boundary(&flow->reader);
+    return flow->prefixed && flow->bare_length >= 0 &&
+           flow->out_bytes < (uint64_t)flow->bare_length;
 }

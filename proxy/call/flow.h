@@ -45,6 +45,9 @@ struct flow {
     bool bare_compressed; /* bare source: its bytes are compressed */
     bool inflate;         /* decompress on the way */
     bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP raw bytes in body */
+    /* passing: bytes taken from out that have not left yet; the call sets it before it feeds, so
+     * that the budget's last part goes by what a body really occupies */
+    uint64_t queued_bytes;
 
     /* state */
     bool held;                        /* bytes gather in body until flow_release() */
@@ -56,6 +59,7 @@ struct flow {
     uint32_t first_length;            /* framed source: of the first message */
     bool first_compressed;
     bool first_complete;
+    bool lost; /* a feed failed: its bytes went nowhere */
     struct slices body;    /* raw bytes */
     struct slices out;     /* translated, ready to be sent: the caller takes it */
     struct slices message; /* inflating framed → framed: the message being gathered */
@@ -76,6 +80,8 @@ enum flow_error flow_release(struct flow *flow, bool keep);
 /* Bytes of the one message on a bare wire, if they're known now: -1 otherwise. Exact after release
  * of an ended flow. */
 int64_t flow_bare_length(const struct flow *flow);
+/* Whether what has been put out may end inside a message. */
+bool flow_is_cut(const struct flow *flow);
 void flow_forget(struct flow *flow); /* drop what is kept for a second try */
 
 #endif

@@ -6,6 +6,7 @@
  * call_reply_data (flow, pump) → call_reply_end (codec reads the status; refusals turn into a
  * framed try; lessons are learnt) → reply_end.
  */
+#include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
 
 #include "proxy/base/clock.h"
@@ -129,6 +130,7 @@ feed(struct call *call, const uint8_t *data, size_t len)
 {
     struct call_reply *reply = &call->reply;
     struct flow *flow = &call->reply_flow;
+    flow->queued_bytes = call->reply_queued;
     if (!reply->body_is_error)
         return flow_feed(flow, data, len);
     bool fits = flow->body.bytes + len <= reply->error_body_max;

@@ -6,6 +6,7 @@
  * later attempt (replay of a call that provably was not processed, framed try after a refusal) goes
  * the same way again, from open.
  */
+#include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
 
 #include "proxy/base/clock.h"
@@ -165,6 +166,7 @@ call_request_data(struct call *call, const uint8_t *data, size_t len)
         return;
     }
     list_unlink(&call->undecided_node);
+    call->request_flow.queued_bytes = call->request_queued;
     enum flow_error error = flow_feed(&call->request_flow, data, len);
     credit_request_received(call, len);
     if (error != FLOW_OK)
