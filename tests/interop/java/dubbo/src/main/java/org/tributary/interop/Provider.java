@@ -30,13 +30,14 @@ final class Provider {
         DubboBootstrap bootstrap = Peer.bootstrap("interop-provider");
         ProtocolConfig protocol = new ProtocolConfig("tri", port);
         protocol.setHost(Peer.LOOPBACK);
+        // One after another, the plain one first: whichever comes first answers on the proto name. And the
+        // port opens with the first, before READY: a proxy that reconnects is not to find it without Echo.
         bootstrap.protocol(protocol)
-                .service(service(Greeter.class, new GreeterService(), "", ""))
+                .service(service(Echo.class, new EchoService(seen, "", ""), "", ""))
                 .start();
-        // One after another, the plain one first: whichever comes first answers on the proto name.
-        service(Echo.class, new EchoService(seen, "", ""), "", "").export();
         service(Echo.class, new EchoService(seen, "grey", "2.0"), "grey", "2.0").export();
         service(Echo.class, new EchoService(seen, "", "1.1"), "", "1.1").export();
+        service(Greeter.class, new GreeterService(), "", "").export();
         Signal.handle(new Signal("TERM"), signal -> System.exit(0));
         out.println("READY 127.0.0.1:" + port);
         out.flush();
