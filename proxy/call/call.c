@@ -2,6 +2,7 @@
  * The life of a call: from its head to its one exit. Owns creation, routing, the deadline, the end;
  * see call.h for the whole way.
  */
+#include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
 
 #include "proxy/base/check.h"

@@ -6,7 +6,12 @@
 #ifndef TRIBUTARY_CALL_CALL_PRIVATE_H
 #define TRIBUTARY_CALL_CALL_PRIVATE_H
 
-#include "proxy/call/call.h"
+#include "proxy/call/flow.h"
+#include "proxy/net/timers.h"
+#include "proxy/stats/stats.h"
+#include "proxy/wire/status.h"
+
+struct call;
 
 enum {
     CALL_MAX_ATTEMPTS = 5,   /* streams granted for one call: bounds replays of what was refused */

@@ -6,6 +6,7 @@
  * write queue, so a slow reader slows its writer and nothing else. While the budget is tight
  * passing bytes are not paid: the call waits on worker->starved and a timer asks again.
  */
+#include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
 
 #include "proxy/base/clock.h"

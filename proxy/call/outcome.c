@@ -7,6 +7,7 @@
  * servers answer to an expired deadline or a malformed request has none, and Connect's conformance
  * suite compares the list of details whole.
  */
+#include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
 
 #include "proxy/wire/status_proto.h"

@@ -3,6 +3,7 @@
  * them: what the proxy itself costs is queue + request + response, with waiting for a peer's window
  * or a full socket taken out.
  */
+#include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
 
 #include "proxy/base/clock.h"
