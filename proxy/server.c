@@ -1,9 +1,11 @@
 /*
- * The process. Starts in this order: configuration, log, sockets, workers, admin; stops in the reverse one.
+ * The process. Starts in this order: configuration, log, sockets, workers, admin; stops in the
+ * reverse one.
  *
  * Signals: HUP reload, TERM drain (a second one: stop), INT stop, USR1 reopen logs.
- * Failure modes: what cannot start says so in one line and leaves exit code 1 (configuration) or 2 (anything else); a reload that
- * fails leaves everything as it is and is reported in the log and in /stats.
+ * Failure modes: what cannot start says so in one line and leaves exit code 1 (configuration) or 2
+ * (anything else); a reload that fails leaves everything as it is and is reported in the log and in
+ * /stats.
  */
 #include "proxy/server.h"
 
@@ -90,8 +92,10 @@ reload(struct server *server, const char *why)
         log_error("server", "reload (%s) failed, the running configuration stays", why);
         log_lines(LOG_LEVEL_ERROR, strbuf_text(&result.errors));
         set_reload_error(server, strbuf_text(&result.errors).ptr);
-    } else if (listen_set_open(&module_listen_set, result.snapshot, result.snapshot->proxy.workers, &error)) {
-        log_error("server", "reload (%s) failed, the running configuration stays: %s", why, strbuf_text(&error).ptr);
+    } else if (listen_set_open(&module_listen_set, result.snapshot, result.snapshot->proxy.workers,
+                               &error)) {
+        log_error("server", "reload (%s) failed, the running configuration stays: %s", why,
+                  strbuf_text(&error).ptr);
         set_reload_error(server, strbuf_text(&error).ptr);
         listen_set_prune(module_listen_set, server->snapshot);
         snapshot_unref(result.snapshot);
@@ -193,7 +197,8 @@ drain(struct server *server)
 {
     server->state = SERVER_DRAINING;
     log_info("server", "draining");
-    uv_timer_start(&server->drain_timer, on_uv_drain_begin, server->snapshot->proxy.drain_delay_ns / NS_PER_MS, 0);
+    uv_timer_start(&server->drain_timer, on_uv_drain_begin,
+                   server->snapshot->proxy.drain_delay_ns / NS_PER_MS, 0);
 }
 
 static void
@@ -276,8 +281,8 @@ print_banner(const struct server *server)
 {
     const struct snapshot *snapshot = server->snapshot;
     char name[160];
-    log_info("server", "tributary %s, %u worker(s), configuration %s", TRIBUTARY_VERSION, snapshot->proxy.workers,
-             server->file);
+    log_info("server", "tributary %s, %u worker(s), configuration %s", TRIBUTARY_VERSION,
+             snapshot->proxy.workers, server->file);
     for (unsigned i = 0; i < snapshot->listener_count; i++)
         for (unsigned a = 0; a < snapshot->listeners[i].address_count; a++)
             log_info("server", "listener %.*s on %s", TEXT_ARGS(snapshot->listeners[i].name),
@@ -285,8 +290,9 @@ print_banner(const struct server *server)
                                      snapshot->listeners[i].addresses[a], name, sizeof(name)));
     for (unsigned i = 0; i < snapshot->route_count; i++) {
         const struct route *route = &snapshot->routes[i];
-        log_info("server", "route %.*s: %.*s%s to upstream %.*s", TEXT_ARGS(route->name), TEXT_ARGS(route->matches[0]),
-                 route->match_count > 1 ? ", …" : "", TEXT_ARGS(route->upstream->name));
+        log_info("server", "route %.*s: %.*s%s to upstream %.*s", TEXT_ARGS(route->name),
+                 TEXT_ARGS(route->matches[0]), route->match_count > 1 ? ", …" : "",
+                 TEXT_ARGS(route->upstream->name));
     }
     if (snapshot->proxy.admin.len)
         log_info("server", "admin on %.*s", TEXT_ARGS(snapshot->proxy.admin));
@@ -310,7 +316,8 @@ static int
 start(struct server *server)
 {
     struct strbuf error = STRBUF_INIT;
-    int result = listen_set_open(&module_listen_set, server->snapshot, server->snapshot->proxy.workers, &error);
+    int result = listen_set_open(&module_listen_set, server->snapshot,
+                                 server->snapshot->proxy.workers, &error);
     if (!result)
         result = open_endpoints(server, &error);
     if (!result) {
@@ -357,7 +364,8 @@ server_run(const char *file)
         config_result_fini(&result);
         return EXIT_BAD_CONFIG;
     }
-    struct server server = {.file = file, .snapshot = result.snapshot, .started_ns = clock_now_ns()};
+    struct server server = {
+        .file = file, .snapshot = result.snapshot, .started_ns = clock_now_ns()};
     config_result_fini(&result);
     int exit_code = open_logs(&server.snapshot->proxy);
     if (exit_code) {
@@ -368,6 +376,8 @@ server_run(const char *file)
     config_identify(file, &server.identity);
     raise_descriptor_limit();
     signal(SIGPIPE, SIG_IGN);
+    /* As PID 1 of a container orphans become ours: ignored, the kernel reaps them. We start none. */
+    signal(SIGCHLD, SIG_IGN);
     stats_init(&server.stats, server.snapshot->proxy.workers);
     budget_init(&server.budget, server.snapshot->proxy.buffer_budget_bytes);
     bind_statistics(&server, server.snapshot);
