@@ -1,4 +1,5 @@
 """Connections to providers: how many, when they are made again, and what becomes of calls when they go."""
+import random
 import signal
 import socket
 import struct
@@ -512,6 +513,26 @@ def test_an_endpoint_that_does_not_answer_is_skipped_after_the_first(tributary, 
         each.close()
 
 
+def test_a_hundred_endpoints(echo, tributary, call):
+    port = echo("--bind", "0.0.0.0").target.rpartition(":")[2]
+    targets = [f"127.0.0.{n}:{port}" for n in range(1, 101)]
+    proxy = tributary(targets, upstream="lb_policy = round_robin", route="call = unary")
+    call(proxy, "--count", 2000, "--concurrency", 50)
+    endpoints = proxy.stats()["upstreams"]["echo"]["endpoints"]
+    assert len(endpoints) == 100
+    assert {each["upstream_us"]["count"] for each in endpoints.values()} == {20}
+    assert all(each["opened"] == 1 for each in endpoints.values())
+
+
+@pytest.mark.parametrize("transport", ["h2", "http1"])
+def test_a_provider_on_a_unix_socket(echo, tributary, call, tmp_path, transport):
+    provider = echo("--unix", tmp_path / "provider.sock")
+    proxy = tributary(provider, upstream=f"transport = {transport}", route="call = unary")
+    call(proxy, "--count", 50, "--concurrency", 5)
+    assert proxy.endpoint(provider.target)["state"] == "ready"
+    assert proxy.route()["status"] == {"OK": 50}
+
+
 # --- reload and stop ---
 
 def endpoints_in(text, target):
@@ -611,3 +632,50 @@ def test_a_provider_that_reads_nothing_does_not_hold_up_a_stop(scripted):
         setup.proxy.send(signal.SIGINT)
         assert setup.proxy.wait(10) == 0
         assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("transport", ["h2", "http1"])
+def test_everything_at_once(echo, tributary, started, free_port, transport):
+    """Two workers, three providers that are killed, frozen and started again, endpoints that come and go by reload: every
+    call ends with a status, and when all is well again so are the calls."""
+    dice = random.Random(4)
+    ports = [free_port() for _ in range(3)]
+    providers = {port: echo("--port", port) for port in ports}
+    targets = [f"127.0.0.1:{port}" for port in ports]
+    proxy = tributary(targets, proxy="workers = 2", upstream=f"transport = {transport}\nconnect_timeout = 200ms", route="call = unary")
+    text = proxy.file.read_text()
+    clients = [Client(proxy.target) for _ in range(4)]
+    loads = [Load(client, 80, SAY, [("grpc-timeout", "2S")]) for client in clients]
+    for load in loads:
+        load.__enter__()
+    for _ in range(16):
+        port = dice.choice(ports)
+        what = dice.choice(["kill", "freeze", "reload", "restart"])
+        if what == "reload":
+            some = dice.sample(targets, dice.randint(1, 3))
+            assert proxy.reload(endpoints_in(text, ", ".join(some)))["error"] is None
+        elif what == "freeze":
+            providers[port].send(signal.SIGSTOP)
+            time.sleep(0.3)
+            providers[port].send(signal.SIGCONT)
+        else:
+            started.programs.remove(providers[port])
+            providers[port].popen.send_signal(signal.SIGKILL if what == "kill" else signal.SIGTERM)
+            providers[port].wait()
+            time.sleep(0.2)
+            providers[port] = echo("--port", port)
+        time.sleep(0.1)
+    assert proxy.reload(endpoints_in(text, ", ".join(targets)))["error"] is None
+
+    def well(stats):
+        endpoints = stats["upstreams"]["echo"]["endpoints"]
+        return all(endpoints.get(target, {}).get("state") in ("ready", "idle") for target in targets)
+    proxy.wait_for(well, "recovery", 5)
+    for load in loads:
+        load.__exit__()
+    codes = [code for load in loads for code in load.codes()]
+    assert set(codes) <= {0, 4, 14} and codes.count(0) > len(codes) / 2
+    for client in clients:
+        for _ in range(20):
+            client.call(SAY).says(0, ["hi"])
+        client.close()
