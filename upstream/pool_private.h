@@ -1,7 +1,7 @@
 /*
  * What pool*.c share and nobody else sees: one connection, and the calls between the files.
  *
- * pool.c       who waits, who gets what, when to dial, backoff
+ * pool_queue.c who waits, who gets what, when to dial, backoff
  * pool_conn.c  one connection from its dial to its end, whatever it speaks
  * pool_h2.c    HTTP/2 on it, keepalive
  * pool_h1.c    HTTP/1.1 on it, idle time
@@ -63,7 +63,7 @@ pool_ctx(const struct pool *pool)
     return &pool->target->worker->ctx;
 }
 
-/* pool.c, called by connections */
+/* pool_queue.c, called by connections */
 void pool_connected(struct pool_conn *conn); /* it may have capacity now */
 void pool_capacity(struct pool *pool);       /* more of it: serve at the end of the turn */
 void pool_failed(struct pool *pool, const char *error); /* backoff; calls that wait fail */

@@ -1,4 +1,4 @@
-/* What registry.c and the registries share and nobody else sees. */
+/* What registry_thread.c and the registries share and nobody else sees. */
 #ifndef TRIBUTARY_UPSTREAM_REGISTRY_PRIVATE_H
 #define TRIBUTARY_UPSTREAM_REGISTRY_PRIVATE_H
 

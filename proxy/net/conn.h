@@ -22,7 +22,7 @@
 struct conn;
 struct tls_session; /* net/tls.h; NULL: clear text */
 
-/* What the protocol on top gets (h2.c, h1.c, and the sniffing server connection). The transport's
+/* What the protocol on top gets (h2, h1, and the sniffing server connection). The transport's
  * own callbacks: the protocols of calls never see them. Any of them may call conn_close(). */
 struct conn_events {
     /* client: connected (and TLS done), or a negative errno */
@@ -129,7 +129,7 @@ void conn_close_after_flush(struct conn *conn);
 /* The same without waiting for the peer: for ends that owe it nothing. */
 void conn_close_when_written(struct conn *conn);
 
-/* For ctx.c: one round of the end-of-turn flush. False when there was nothing to do. */
+/* For turn.c: one round of the end-of-turn flush. False when there was nothing to do. */
 bool conn_fill_dirty(struct ctx *ctx);
 bool conn_write_filled(struct ctx *ctx);
 

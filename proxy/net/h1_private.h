@@ -1,7 +1,7 @@
 /*
  * What h1*.c share and nobody else sees.
  *
- * h1.c         opening, ending; the connection's events
+ * h1_conn.c    opening, ending; the connection's events
  * h1_read.c    what comes in, and what has to wait
  * h1_server.c  requests from their head to the answer to a malformed one; idle and head timeouts
  * h1_client.c  requests out, replies in
@@ -84,7 +84,7 @@ struct h1 {
     char memory[1024]; /* the arena's first */
 };
 
-/* h1.c */
+/* h1_conn.c */
 /* now: streams are lost, the socket closes */
 void h1_go_down(struct h1 *h1, int error, const char *text);
 /* at the end of the turn, for verbs */

@@ -2,7 +2,7 @@
  * What h2*.c share and nobody else sees: the connection's private state, the stream object, and the
  * calls between the files.
  *
- * h2.c          opening, ending, draining; the connection's events
+ * h2_conn.c     opening, ending, draining; the connection's events
  * h2_session.c  the nghttp2 session: its settings, and its callbacks for what comes in
  * h2_send.c     its callbacks for what goes out; heads, data, trailers; filling the write queue
  * h2_stream.c   stream objects from birth to death; requests, credit, reset, detach
@@ -150,7 +150,7 @@ h2_stream_unfind(struct h2_stream *hs)
     hs->ng_open = false;
 }
 
-/* h2.c */
+/* h2_conn.c */
 /* The connection ends after this turn's callbacks; the first reason counts. error: 0 when nothing
  * went wrong. */
 void h2_end(struct h2 *h2, int error, const char *text);
