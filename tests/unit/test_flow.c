@@ -439,6 +439,64 @@ without_budget_every_way_of_going_says_so(void **state)
 
 /* --- lengths --- */
 
+/* The last eighth of the budget is for short bodies: pieces of a passing one are short, what it
+ * gathers is not. */
+static void
+what_waits_of_a_passing_body_counts_in_the_last_eighth(void **state)
+{
+    static const uint8_t piece[4096];
+    (void)state;
+    chunk_pool_fini(&pool);
+    setup_with(64 * 65536);
+    struct chunk *taken[55 + 4]; /* seven eighths */
+    for (unsigned i = 0; i < 55 + 4; i++)
+        assert_non_null(taken[i] = chunk_get(&pool, i < 55 ? CHUNK_64K_CAP : CHUNK_16K_CAP, 0));
+    flow.from = flow.to = FORM_BARE;
+    assert_int_equal(flow_release(&flow, false), FLOW_OK);
+    assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_OK);
+    slices_clear(&flow.out); /* it left, and nothing of it waits */
+    assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_OK);
+    slices_clear(&flow.out);
+    flow.queued_bytes = 4 * sizeof(piece); /* a reader that stands still */
+    assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_NO_BUDGET);
+    for (unsigned i = 0; i < 55 + 4; i++)
+        chunk_put(taken[i]);
+}
+
+static void
+a_flow_is_cut_only_inside_a_message_it_has_put_out(void **state)
+{
+    uint8_t message[PREFIX_BYTES + 10] = {0};
+    (void)state;
+    prefix_write(message, false, 10);
+    flow.from = flow.to = FORM_FRAMED;
+    assert_int_equal(flow_feed(&flow, message, 8), FLOW_OK);
+    assert_false(flow_is_cut(&flow)); /* held: nothing is out */
+    assert_int_equal(flow_release(&flow, false), FLOW_OK);
+    assert_true(flow_is_cut(&flow));
+    assert_int_equal(flow_feed(&flow, message + 8, sizeof(message) - 8), FLOW_OK);
+    assert_false(flow_is_cut(&flow));
+    message[0] = 7;
+    assert_int_equal(flow_feed(&flow, message, sizeof(message)), FLOW_BAD_FLAG);
+    assert_true(flow_is_cut(&flow)); /* what went nowhere may have been a message's middle */
+}
+
+static void
+a_bare_source_is_cut_below_its_length(void **state)
+{
+    static const uint8_t bytes[10];
+    (void)state;
+    flow.from = FORM_BARE;
+    flow.to = FORM_FRAMED;
+    flow.bare_length = sizeof(bytes);
+    assert_int_equal(flow_release(&flow, false), FLOW_OK);
+    assert_false(flow_is_cut(&flow));
+    assert_int_equal(flow_feed(&flow, bytes, 4), FLOW_OK);
+    assert_true(flow_is_cut(&flow));
+    assert_int_equal(flow_feed(&flow, bytes, 6), FLOW_OK);
+    assert_false(flow_is_cut(&flow));
+}
+
 static void
 the_bare_length_is_known_as_soon_as_it_can_be(void **state)
 {
@@ -486,6 +544,9 @@ main(void)
         TEST(what_does_not_decompress_is_told),
         TEST(an_encoding_without_a_name_here_cannot_be_inflated),
         TEST(without_budget_every_way_of_going_says_so),
+        TEST(what_waits_of_a_passing_body_counts_in_the_last_eighth),
+        TEST(a_flow_is_cut_only_inside_a_message_it_has_put_out),
+        TEST(a_bare_source_is_cut_below_its_length),
         TEST(the_bare_length_is_known_as_soon_as_it_can_be),
         TEST(the_bare_length_of_an_inflated_body_is_that_of_its_bytes),
     };
