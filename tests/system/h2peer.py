@@ -174,7 +174,7 @@ class Peer:
     def __init__(self, sock, server, on_stream=None, credit=True, initial=(), record=True):
         self.sock, self.server, self.on_stream, self.credit = sock, server, on_stream, credit
         self.changed = threading.Condition()
-        self.streams, self.settings, self.pings = {}, {}, []
+        self.streams, self.settings, self.pings, self.goaways = {}, {}, [], []
         self.goaway, self.closed, self.settings_acks, self.frame_count = None, False, 0, 0
         self.decoder = hpack.Decoder()
         self.decoder.max_header_list_size = 1 << 20
@@ -301,7 +301,8 @@ class Peer:
         elif kind == PING:
             self.raw(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
-            self.goaway = struct.unpack(">II", payload[:8])
+            self.goaway = struct.unpack(">II", payload[:8])  # the last one
+            self.goaways.append(self.goaway)
         elif kind == WINDOW_UPDATE:
             more = struct.unpack(">I", payload)[0]
             if number == 0:

@@ -65,7 +65,7 @@ def test_a_connection_over_its_age_is_asked_to_leave_and_its_calls_end(tributary
         client = front.client()
         number = client.open(PATH)
         client.wait(lambda: client.goaway is not None, "GOAWAY", 5)
-        assert client.goaway == (2**31 - 1, NO_ERROR)
+        assert client.goaways[0] == (2**31 - 1, NO_ERROR)
         client.raw(h2peer.data(number, MSG("hi"), end=True))
         client.ended(number).says(0, ["hi"])
         client.wait(lambda: client.closed, "the end", 5)
