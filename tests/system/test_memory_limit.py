@@ -176,8 +176,8 @@ def setup(limited, started, tributary, go_programs):  # noqa: F811
 
 
 def burst(load, *options):
-    """200 calls of 1 MiB at once."""
-    return load("-rate", 2000, "-seconds", 0.1, "-concurrency", 200, "-payload", MIB, "-connections", 8, *options)
+    """200 calls of 1 MiB at once. grpc-go gives a connection a second to become ready, which a busy machine may need for itself."""
+    return load("-wait-for-ready", "-rate", 2000, "-seconds", 0.1, "-concurrency", 200, "-payload", MIB, "-connections", 8, *options)
 
 
 def small(load, seconds):
