@@ -122,8 +122,8 @@ run_verb(const struct options *options)
     return code;
 }
 
-/* One heap for all threads. They have free lists of their own (slab.h, chunk.h) and seldom ask it; a heap a
- * thread, as glibc makes them, costs memory and grows by one mprotect a page. */
+/* One heap for all threads. They have free lists of their own (slab.h, chunk.h) and seldom ask it;
+ * a heap a thread, as glibc makes them, costs memory and grows by one mprotect a page. */
 static void
 share_heap(void)
 {

@@ -57,7 +57,8 @@ heap_get(unsigned size_class)
 {
     if (size_class < CHUNK_MAPPED)
         return mem_alloc(class_bytes[size_class]);
-    /* Populated: it is about to be filled, and a page fault for each 4K costs more than the copy. */
+    /* Populated: it is about to be filled, and a page fault for each 4K costs more than the copy.
+     */
     void *memory = mmap(NULL, class_bytes[size_class], PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     check(memory != MAP_FAILED); /* out of memory */

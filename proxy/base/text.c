@@ -95,6 +95,30 @@ text_to_u64(struct text text, uint64_t *value)
     return true;
 }
 
+static uint64_t
+hash_word(uint64_t hash, const char *bytes, size_t len)
+{
+    uint64_t word = 0;
+    memcpy(&word, bytes, len);
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u; /* 2^64 / golden ratio */
+    return hash ^ (hash >> 32);
+}
+
+uint64_t
+text_hash(struct text text)
+{
+    enum { WORD = sizeof(uint64_t) };
+    uint64_t hash = text.len;
+    size_t at = 0;
+    for (; at + WORD <= text.len; at += WORD)
+        hash = hash_word(hash, text.ptr + at, WORD);
+    if (at == text.len)
+        return hash;
+    /* The rest, with bytes before it where there are some: a copy of a known length. */
+    return text.len < WORD ? hash_word(hash, text.ptr, text.len)
+                           : hash_word(hash, text.ptr + text.len - WORD, WORD);
+}
+
 char *
 text_dup(struct text text)
 {

@@ -74,6 +74,8 @@ bool text_next(struct text *rest, char separator, struct text *part);
 bool text_to_u64(struct text text, uint64_t *value);
 /* As a new NUL-terminated string, owned by the caller (mem_free). */
 char *text_dup(struct text text);
+/* For tables that no peer can fill. */
+uint64_t text_hash(struct text text);
 /* Edit distance (Levenshtein), for suggestions; bounded: lengths over 64 give 64. */
 unsigned text_distance(struct text a, struct text b);
 

@@ -244,8 +244,7 @@ keep_passing(struct flow *flow, const uint8_t *data, size_t len)
     bool fits = flow->body.bytes + len <= FLOW_REPLAY_KEEP;
     if (fits && passes_raw(flow) && flow->out.bytes == len)
         slices_share(&flow->body, &flow->out);
-    else if (!fits ||
-             append(flow, &flow->body, data, len, flow->body.bytes + len) != FLOW_OK)
+    else if (!fits || append(flow, &flow->body, data, len, flow->body.bytes + len) != FLOW_OK)
         flow_forget(flow);
 }
 

@@ -59,7 +59,7 @@ struct flow {
     uint32_t first_length;            /* framed source: of the first message */
     bool first_compressed;
     bool first_complete;
-    bool lost; /* a feed failed: its bytes went nowhere */
+    bool lost;             /* a feed failed: its bytes went nowhere */
     struct slices body;    /* raw bytes */
     struct slices out;     /* translated, ready to be sent: the caller takes it */
     struct slices message; /* inflating framed → framed: the message being gathered */

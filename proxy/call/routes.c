@@ -4,16 +4,14 @@
  *
  * A match becomes a key by losing its star: "/pkg.Svc/Method" (exact), "/pkg.Svc/" (service),
  * "/pkg." (package), "" (all); the last byte tells the kinds apart, so they share one table. A
- * look-up asks for the exact path, its service, its packages from the longest down, and all: one
- * hash per dot of the service name, none per route. Prefix hashes come from one pass over the path,
- * and packages have at most ROUTES_PACKAGES_MAX dots (config/ refuses longer ones), so that a path
- * full of dots costs no more than its length.
+ * look-up asks for the exact path, its service, its packages from the longest down, and all, each
+ * only where the configuration has such a key: at most one hash per dot of the service name, none
+ * per route. Packages longer than the longest configured one are not asked for, so that a path full
+ * of dots costs no more than the configuration allows.
  */
 #include "proxy/call/routes.h"
 
 #include "proxy/base/mem.h"
-
-enum { ROUTES_PACKAGES_MAX = 33 }; /* "/a.b." has two; config/shapes.c allows 32 */
 
 struct route_list {
     struct text key;
@@ -26,29 +24,15 @@ struct route_list {
 struct route_table {
     struct route_list *slots; /* open addressing; count 0: free */
     size_t mask;
+    const struct route_list *all; /* for "*"; an empty list when there is none */
+    size_t longest_package;       /* bytes of its key; 0: none */
+    bool has_exact, has_service;
 };
-
-static const uint64_t FNV_START = 0xcbf29ce484222325u, FNV_PRIME = 0x100000001b3u;
-
-static uint64_t
-hash_more(uint64_t hash, const char *bytes, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * FNV_PRIME;
-    return hash;
-}
-
-/* FNV's low bits are weak for keys that end alike: fold the high ones in. */
-static size_t
-slot_of(const struct route_table *table, uint64_t hash)
-{
-    return (size_t)(hash ^ (hash >> 32)) & table->mask;
-}
 
 static struct route_list *
 find_slot(const struct route_table *table, struct text key, uint64_t hash, bool exact)
 {
-    size_t at = slot_of(table, hash);
+    size_t at = hash & table->mask;
     for (;; at = (at + 1) & table->mask) {
         struct route_list *list = &table->slots[at];
         if (list->count == 0 ||
@@ -93,7 +77,7 @@ pending_of(struct text match, const struct route *route)
     struct pending pending = {.key = match, .route = route, .exact = !text_ends(match, TEXT("*"))};
     if (!pending.exact)
         pending.key.len--;
-    pending.hash = hash_more(FNV_START, pending.key.ptr, pending.key.len);
+    pending.hash = text_hash(pending.key);
     return pending;
 }
 
@@ -125,6 +109,19 @@ fill(struct snapshot *snapshot, struct route_table *table, const struct pending 
     mem_free(filled);
 }
 
+/* What a look-up has to ask for at all. */
+static void
+note_kind(struct route_table *table, const struct pending *pending)
+{
+    struct text key = pending->key;
+    if (pending->exact)
+        table->has_exact = true;
+    else if (text_ends(key, TEXT("/")))
+        table->has_service = true;
+    else if (key.len > table->longest_package)
+        table->longest_package = key.len;
+}
+
 void
 routes_build(struct snapshot *snapshot)
 {
@@ -134,7 +131,7 @@ routes_build(struct snapshot *snapshot)
     while (size < count * 2)
         size *= 2;
     struct route_table *table = arena_alloc(&snapshot->arena, sizeof(*table));
-    table->mask = size - 1;
+    *table = (struct route_table){.mask = size - 1};
     table->slots = arena_alloc(&snapshot->arena, size * sizeof(*table->slots));
     memset(table->slots, 0, size * sizeof(*table->slots));
     struct pending *all = mem_zalloc((count + 1) * sizeof(*all));
@@ -143,6 +140,9 @@ routes_build(struct snapshot *snapshot)
         for (unsigned j = 0; j < snapshot->routes[i].match_count; j++)
             all[count++] = pending_of(snapshot->routes[i].matches[j], &snapshot->routes[i]);
     fill(snapshot, table, all, count);
+    for (size_t i = 0; i < count; i++)
+        note_kind(table, &all[i]);
+    table->all = find_slot(table, TEXT_NONE, text_hash(TEXT_NONE), false);
     mem_free(all);
     snapshot->table = table;
 }
@@ -198,47 +198,38 @@ route_holds(const struct route *route, const struct route_query *query)
 }
 
 static const struct route *
-ask(const struct route_table *table, struct text key, uint64_t hash, bool exact,
-    const struct route_query *query)
+first_that_holds(const struct route_list *list, const struct route_query *query)
 {
-    const struct route_list *list = find_slot(table, key, hash, exact);
     for (unsigned i = 0; i < list->count; i++)
         if (route_holds(list->routes[i], query))
             return list->routes[i];
     return NULL;
 }
 
-struct prefix {
-    size_t len;
-    uint64_t hash;
-};
-
-/* Prefixes of the path that may be keys: its packages, its service, itself. One pass. */
-struct prefixes {
-    struct prefix packages[ROUTES_PACKAGES_MAX]; /* shortest first */
-    unsigned package_count;
-    struct prefix service; /* len 0: the path has none */
-    uint64_t whole;
-};
-
-static void
-scan(struct text path, struct prefixes *found)
+static const struct route *
+ask(const struct route_table *table, struct text key, bool exact, const struct route_query *query)
 {
-    uint64_t hash = FNV_START;
-    unsigned packages_at_slash = 0;
-    found->package_count = 0;
-    found->service = (struct prefix){0, 0};
-    for (size_t i = 0; i < path.len; i++) {
-        hash = hash_more(hash, path.ptr + i, 1);
-        if (path.ptr[i] == '/' && i > 0) {
-            found->service = (struct prefix){i + 1, hash};
-            packages_at_slash = found->package_count;
-        } else if (path.ptr[i] == '.' && found->package_count < ROUTES_PACKAGES_MAX) {
-            found->packages[found->package_count++] = (struct prefix){i + 1, hash};
-        }
-    }
-    found->whole = hash;
-    found->package_count = packages_at_slash; /* dots behind the last slash are the method's */
+    return first_that_holds(find_slot(table, key, text_hash(key), exact), query);
+}
+
+/* Up to the last slash, which is not the first byte; empty: the path has none. */
+static struct text
+service_of(struct text path)
+{
+    const char *slash = path.len > 1 ? memrchr(path.ptr + 1, '/', path.len - 1) : NULL;
+    return slash ? text_make(path.ptr, (size_t)(slash - path.ptr) + 1) : TEXT_NONE;
+}
+
+/* From the longest down. Dots behind the last slash are the method's. */
+static const struct route *
+ask_packages(const struct route_table *table, struct text service, const struct route_query *query)
+{
+    size_t len = service.len < table->longest_package ? service.len : table->longest_package;
+    const struct route *route = NULL;
+    for (; len > 0 && !route; len--)
+        if (service.ptr[len - 1] == '.')
+            route = ask(table, text_make(service.ptr, len), false, query);
+    return route;
 }
 
 const struct route *
@@ -247,16 +238,15 @@ routes_find(const struct snapshot *snapshot, const struct route_query *query)
     const struct route_table *table = snapshot->table;
     struct text path = query->path;
     ptrdiff_t question = text_find(path, '?', 0);
-    struct prefixes found;
     if (question >= 0)
         path.len = (size_t)question;
-    scan(path, &found);
-    const struct route *route = ask(table, path, found.whole, true, query);
-    if (!route && found.service.len)
-        route =
-            ask(table, text_make(path.ptr, found.service.len), found.service.hash, false, query);
-    for (unsigned i = found.package_count; !route && i-- > 0;)
-        route = ask(table, text_make(path.ptr, found.packages[i].len), found.packages[i].hash,
-                    false, query);
-    return route ? route : ask(table, TEXT_NONE, FNV_START, false, query);
+    const struct route *route = table->has_exact ? ask(table, path, true, query) : NULL;
+    if (route)
+        return route;
+    struct text service = service_of(path);
+    if (table->has_service && service.len > 0)
+        route = ask(table, service, false, query);
+    if (!route)
+        route = ask_packages(table, service, query);
+    return route ? route : first_that_holds(table->all, query);
 }

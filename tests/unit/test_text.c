@@ -169,10 +169,28 @@ distance_of_long_texts_is_the_bound(void **state)
     assert_int_equal(text_distance(text_make(a, 64), text_make(a, 63)), 1);
 }
 
+static void
+every_byte_and_the_length_change_the_hash(void **state)
+{
+    (void)state;
+    char bytes[40];
+    for (size_t len = 0; len <= sizeof(bytes); len++) {
+        memset(bytes, 0, sizeof(bytes));
+        uint64_t hash = text_hash(text_make(bytes, len));
+        assert_true(len == sizeof(bytes) || hash != text_hash(text_make(bytes, len + 1)));
+        for (size_t i = 0; i < len; i++) {
+            bytes[i] = 1;
+            assert_true(hash != text_hash(text_make(bytes, len)));
+            bytes[i] = 0;
+        }
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_and_the_length_change_the_hash),
         cmocka_unit_test(case_is_ignored_for_ascii_letters_only),
         cmocka_unit_test(prefix_without_case),
         cmocka_unit_test(prefix_suffix_and_rest_stay_inside_the_text),
