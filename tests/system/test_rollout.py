@@ -54,7 +54,7 @@ class Load:
         assert self.program.wait(60) == 0, self.program.tail()
         report = json.loads(self.program.output())
         assert report["wrong_replies"] == 0, report
-        assert report["skipped"] <= report["calls"] // 20, report
+        assert report["skipped"] <= report["calls"] // 5, report  # a machine that is too slow for the load shows nothing
         return report
 
 
@@ -201,8 +201,8 @@ def test_dubbo_go_leaving_one_of_two_costs_only_what_it_had_taken(go_provider, p
     providers[0], told_ms = restart(go_provider, providers[0], number)
     proxy.wait_for(lambda stats: stats["upstreams"]["echo"]["endpoints"][providers[0].target]["streams"] > 0, "calls again")
     report = clients.result()
-    # 500/s of 20 ms each: some ten run at a time, five of them there. Those that a busy machine adds wait in sockets.
-    assert report["by_status"].get("Unavailable", 0) <= 40, report
+    # 500/s of 20 ms each: some ten run at a time, five of them there; on a busy machine each takes longer, and so more run.
+    assert report["by_status"].get("Unavailable", 0) <= 20 + RATE * report["latency_p99_us"] / 1e6, report
     assert all("lost before the answer" in text for text in report["messages"]), report
     if number == signal.SIGKILL:
         assert report["by_status"].get("Unavailable", 0) > 0, "the crash hit no call: the test shows nothing"
@@ -225,7 +225,7 @@ def test_the_restart_of_the_only_provider_fails_calls_only_while_it_is_away(go_p
     assert report["first_failure_ms"] >= told_ms - 50, (told_ms, report)
     assert report["last_failure_ms"] <= back_ms + 1500, "backoff is at most a second and a fifth of it"
     away = report["last_failure_ms"] - told_ms
-    assert report["by_status"]["Unavailable"] <= RATE * away / 1000 + 40, report
+    assert report["by_status"]["Unavailable"] <= RATE * (away / 1000 + report["latency_p99_us"] / 1e6) + 20, report
     if kind == "graceful-provider":
         assert not any("lost before the answer" in text for text in report["messages"]), report
     counts_agree(proxy, report)
@@ -279,12 +279,12 @@ class Client(h2peer.Client):
     """Keeps every GOAWAY, and may be slow to answer PING."""
 
     def __init__(self, target, ack=True):
-        self.goaways, self.ack = [], ack
+        self.told_away, self.ack = [], ack
         super().__init__(target)
 
     def _take(self, kind, flags, number, payload):
         if kind == h2peer.GOAWAY:
-            self.goaways.append((int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"), time.monotonic()))
+            self.told_away.append((int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"), time.monotonic()))
         if kind == h2peer.PING and not flags & h2peer.ACK and not self.ack:
             return None
         return super()._take(kind, flags, number, payload)
@@ -305,10 +305,10 @@ def test_goaway_comes_twice_and_running_calls_end(drained):
     idle.ping()
     proxy.wait_for(lambda stats: stats["routes"]["r"]["active"] == 1)
     proxy.send(signal.SIGTERM)
-    client.wait(lambda: len(client.goaways) == 2, "both GOAWAYs")
-    assert [each[:2] for each in client.goaways] == [(LAST, 0), (first, 0)]
+    client.wait(lambda: len(client.told_away) == 2, "both GOAWAYs")
+    assert [each[:2] for each in client.told_away] == [(LAST, 0), (first, 0)]
     idle.wait(lambda: idle.closed, "an idle connection's end")
-    assert [each[:2] for each in idle.goaways] == [(LAST, 0), (0, 0)]
+    assert [each[:2] for each in idle.told_away] == [(LAST, 0), (0, 0)]
     assert not client.closed and proxy.running()
     held.go.set()
     client.ended(first).says(0, ["hi"])
@@ -322,10 +322,10 @@ def test_a_call_sent_between_the_goaways_is_served_and_a_later_one_is_not_taken(
     first = client.start_call()
     proxy.wait_for(lambda stats: stats["routes"]["r"]["active"] == 1)
     proxy.send(signal.SIGTERM)
-    client.wait(lambda: client.goaways, "the first GOAWAY")
+    client.wait(lambda: client.told_away, "the first GOAWAY")
     between = client.start_call()
-    client.wait(lambda: len(client.goaways) == 2, "the second GOAWAY without a PING's ACK", 3)
-    (_, _, told), (last, _, again) = client.goaways
+    client.wait(lambda: len(client.told_away) == 2, "the second GOAWAY without a PING's ACK", 3)
+    (_, _, told), (last, _, again) = client.told_away
     assert last == between and 0.9 <= again - told <= 2
     client.start_call()
     held.go.set()
@@ -393,7 +393,7 @@ def test_admin_and_probe_answer_until_the_last_call_has_ended(drained, http_get)
     call = client.start_call()
     proxy.wait_for(lambda stats: stats["routes"]["r"]["active"] == 1)
     proxy.send(signal.SIGTERM)
-    client.wait(lambda: len(client.goaways) == 2, "both GOAWAYs")
+    client.wait(lambda: len(client.told_away) == 2, "both GOAWAYs")
     assert not listens(proxy.target)
     for where in (proxy.admin, proxy.probe):
         assert http_get(where, "/live").status == 200
@@ -428,7 +428,7 @@ def test_during_drain_delay_all_is_served_as_before(drained, http_get):
     wait_until_true(lambda: http_get(proxy.probe, "/ready").status == 503, "not ready")
     Client(proxy.target).call("/u.S/Method").says(0, ["hi"])
     old.call("/u.S/Method").says(0, ["hi"])
-    assert not old.goaways and time.monotonic() - began < 1
+    assert not old.told_away and time.monotonic() - began < 1
     old.wait(lambda: old.closed, "the drain")
     assert proxy.wait(5) == 0
     assert 0.9 <= time.monotonic() - began <= 3
