@@ -376,7 +376,8 @@ server_run(const char *file)
     config_identify(file, &server.identity);
     raise_descriptor_limit();
     signal(SIGPIPE, SIG_IGN);
-    /* As PID 1 of a container orphans become ours: ignored, the kernel reaps them. We start none. */
+    /* As PID 1 of a container orphans become ours: ignored, the kernel reaps them. We start none.
+     */
     signal(SIGCHLD, SIG_IGN);
     stats_init(&server.stats, server.snapshot->proxy.workers);
     budget_init(&server.budget, server.snapshot->proxy.buffer_budget_bytes);

@@ -104,7 +104,8 @@ wait_for_more(struct call *call)
 {
     struct worker *worker = call->worker;
     bool head_only = call->request_flow.raw_bytes == 0 && call->route->call == CALL_AUTO;
-    /* head_alone: its 10 ms are over and it's waited for all the same (a method known to be unary). */
+    /* head_alone: its 10 ms are over and it's waited for all the same (a method known to be unary).
+     */
     if (!head_only || call->head_alone || list_linked(&call->undecided_node))
         return;
     list_push_back(&worker->undecided, &call->undecided_node);
