@@ -75,7 +75,8 @@ void pool_proved(struct pool *pool);                    /* a connection was of u
 bool pool_conn_open(struct pool *pool);
 uint32_t pool_conn_capacity(const struct pool_conn *conn); /* calls it can take now */
 void pool_conn_retire(struct pool_conn *conn);             /* no new calls */
-/* Down for good, all its streams have been told. error: constant, or of the last call's making. */
+/* Down for good, all its streams have been told. error: 0 when it ended as asked, else a negative
+ * errno; text: why (read during the call; NULL: the errno's). */
 void pool_conn_down(struct pool_conn *conn, int error, const char *text);
 void pool_conn_forget(struct pool_conn *conn); /* closed: freed */
 void pool_conn_drain(struct pool_conn *conn);

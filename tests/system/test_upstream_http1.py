@@ -314,12 +314,11 @@ def test_connection_close_is_obeyed(rig):
 def test_a_provider_that_closes_idle_connections_costs_no_call(rig):
     def script(connection, request):
         connection.reply(request.body)
-        time.sleep(0.01)
         connection.close()
     setup = rig(script)
     for _ in range(20):
         setup.client.call(U).says(0, ["hi"])
-        time.sleep(0.05)
+        wait_until_true(lambda: setup.endpoint()["connections"] == 0, "the close to be noticed")
     assert setup.endpoint()["failures"] == 0
 
 
