@@ -41,8 +41,9 @@ void reply_end(struct call *call);
 
 /* outcome.c: end the call for what is wrong with a body. */
 void outcome_flow_error(struct call *call, enum flow_error error, bool of_reply);
-void outcome_set_error(struct call *call, enum rpc_code code, enum stats_reason reason,
-                       const char *format, va_list args);
+__attribute__((format(printf, 4, 0))) void
+outcome_set_error(struct call *call, enum rpc_code code, enum stats_reason reason,
+                  const char *format, va_list args);
 
 /* credit.c: bytes were received (held: returned at once; passing: owed) / have left for the other
  * side. */
