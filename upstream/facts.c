@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "proxy/base/log.h"
 #include "proxy/base/mem.h"
 
 enum {
@@ -24,7 +25,8 @@ enum { FLAG_BARE = 1, FLAG_FRAMED = 2, FLAG_UNARY = 4 };
 struct fact {
     uint32_t hash;
     _Atomic unsigned flags;
-    struct text codec, path; /* path empty: the endpoint itself, for this codec */
+    _Atomic int refused_http; /* what the last refusal of the bare form was; 0: none */
+    struct text codec, path;  /* path empty: the endpoint itself, for this codec */
 };
 
 struct fact_table {
@@ -186,43 +188,72 @@ set(struct fact *fact, unsigned add, unsigned remove)
         atomic_store(&fact->flags, (atomic_load(&fact->flags) | add) & ~remove);
 }
 
+/* What the lesson says of the method and of the endpoint, for this codec. */
+static enum endpoint_wire
+apply(struct fact *method, struct fact *endpoint, enum endpoint_wire wire,
+      enum upstream_lesson lesson)
+{
+    switch (lesson) {
+    case LESSON_METHOD_UNARY:
+    case LESSON_METHOD_BARE:
+        set(method, lesson == LESSON_METHOD_UNARY ? FLAG_BARE | FLAG_UNARY : FLAG_BARE,
+            FLAG_FRAMED);
+        set(endpoint, FLAG_BARE, FLAG_FRAMED);
+        return WIRE_BARE;
+    case LESSON_METHOD_FRAMED:
+        set(method, FLAG_FRAMED, FLAG_BARE | FLAG_UNARY);
+        /* A server that tells methods apart takes the bare form. */
+        return wire == WIRE_UNKNOWN ? WIRE_BARE : wire;
+    case LESSON_ENDPOINT_FRAMED:
+        set(endpoint, FLAG_FRAMED, FLAG_BARE);
+        set(method, 0, FLAG_BARE);
+        return WIRE_FRAMED;
+    case LESSON_FORGET:
+        set(method, 0, FLAG_BARE | FLAG_FRAMED | FLAG_UNARY);
+        set(endpoint, 0, FLAG_BARE | FLAG_FRAMED);
+        return wire;
+    }
+    return wire;
+}
+
+static void
+log_lesson(const struct facts *facts, struct text codec, struct text path,
+           enum upstream_lesson lesson, int refused_http)
+{
+    if (lesson == LESSON_ENDPOINT_FRAMED)
+        log_info("facts",
+                 "upstream %s: %s takes nothing bare: framed from now on (answered %d to "
+                 "application/%.*s)",
+                 facts->upstream, facts->address, refused_http, TEXT_ARGS(codec));
+    else if (lesson == LESSON_METHOD_FRAMED)
+        log_info("facts",
+                 "upstream %s: %s takes %.*s framed only (answered %d to application/%.*s)",
+                 facts->upstream, facts->address, TEXT_ARGS(path), refused_http, TEXT_ARGS(codec));
+    else if (lesson == LESSON_FORGET)
+        log_info("facts", "upstream %s: %s no longer takes %.*s as it did", facts->upstream,
+                 facts->address, TEXT_ARGS(path));
+    else
+        log_info("facts", "upstream %s: %s takes the bare form (application/%.*s)", facts->upstream,
+                 facts->address, TEXT_ARGS(codec));
+}
+
 void
-facts_learn(struct facts *facts, struct text codec, struct text path, enum upstream_lesson lesson)
+facts_learn(struct facts *facts, struct text codec, struct text path, enum upstream_lesson lesson,
+            int refused_http)
 {
     pthread_mutex_lock(&lock);
     struct fact *method = find_or_add(facts, codec, path);
     struct fact *endpoint = find_or_add(facts, codec, TEXT_NONE);
-    enum endpoint_wire wire = atomic_load(&facts->wire);
-    switch (lesson) {
-    case LESSON_METHOD_UNARY:
-        set(method, FLAG_BARE | FLAG_UNARY, FLAG_FRAMED);
-        set(endpoint, FLAG_BARE, FLAG_FRAMED);
-        wire = WIRE_BARE;
-        break;
-    case LESSON_METHOD_BARE:
-        set(method, FLAG_BARE, FLAG_FRAMED);
-        set(endpoint, FLAG_BARE, FLAG_FRAMED);
-        wire = WIRE_BARE;
-        break;
-    case LESSON_METHOD_FRAMED:
-        set(method, FLAG_FRAMED, FLAG_BARE | FLAG_UNARY);
-        wire = wire == WIRE_UNKNOWN
-                   ? WIRE_BARE
-                   : wire; /* a server that tells methods apart takes the bare form */
-        break;
-    case LESSON_ENDPOINT_FRAMED:
-        set(endpoint, FLAG_FRAMED, FLAG_BARE);
-        set(method, 0, FLAG_BARE);
-        wire = WIRE_FRAMED;
-        break;
-    case LESSON_FORGET:
-        set(method, 0, FLAG_BARE | FLAG_FRAMED | FLAG_UNARY);
-        set(endpoint, 0, FLAG_BARE | FLAG_FRAMED);
-        break;
-    }
-    atomic_store(&facts->wire, wire);
+    struct fact *refused = lesson == LESSON_ENDPOINT_FRAMED ? endpoint : method;
+    unsigned before = endpoint ? atomic_load(&endpoint->flags) : 0;
+    atomic_store(&facts->wire, apply(method, endpoint, atomic_load(&facts->wire), lesson));
     atomic_store(&facts->any, true);
+    if (refused && refused_http)
+        atomic_store(&refused->refused_http, refused_http);
+    bool news = endpoint && atomic_load(&endpoint->flags) != before;
     pthread_mutex_unlock(&lock);
+    if (news || lesson == LESSON_METHOD_FRAMED)
+        log_lesson(facts, codec, path, lesson, refused_http);
 }
 
 enum endpoint_wire
@@ -232,18 +263,32 @@ facts_wire(const struct facts *facts)
                                                     memory_order_relaxed);
 }
 
+static int
+refusal_of(struct facts *facts, struct text path)
+{
+    const struct fact_table *table = atomic_load_explicit(&facts->table, memory_order_acquire);
+    struct fact *fact = find(table, hash_of(TEXT("proto"), path), TEXT("proto"), path);
+    return fact ? atomic_load(&fact->refused_http) : 0;
+}
+
 void
 facts_report(struct facts *facts, struct text address, struct text path, struct strbuf *out)
 {
     static const char *const words[] = {"nothing is known yet", "takes the bare form",
                                         "takes nothing bare: framed"};
-    strbuf_addf(out, "endpoint %.*s: %s\n", TEXT_ARGS(address), words[facts_wire(facts)]);
+    enum endpoint_wire wire = facts_wire(facts);
+    int refused = wire == WIRE_FRAMED ? refusal_of(facts, TEXT_NONE) : 0;
+    strbuf_addf(out, "endpoint %.*s: %s", TEXT_ARGS(address), words[wire]);
+    if (refused)
+        strbuf_addf(out, " (answered %d to application/proto)", refused);
+    strbuf_add_char(out, '\n');
     struct upstream_facts known;
     facts_look_up(facts, TEXT("proto"), path, &known);
     if (known.method_bare)
         strbuf_addf(out, "endpoint %.*s: this method was taken bare%s\n", TEXT_ARGS(address),
                     known.method_unary ? " and is unary" : "");
     if (known.method_framed)
-        strbuf_addf(out, "endpoint %.*s: this method was refused bare (415) and taken framed\n",
-                    TEXT_ARGS(address));
+        strbuf_addf(out,
+                    "endpoint %.*s: this method was refused bare (answered %d) and taken framed\n",
+                    TEXT_ARGS(address), refusal_of(facts, path));
 }

@@ -21,8 +21,10 @@ facts_address(const struct facts *facts); /* of the endpoint; lives as long as t
 /* Flags for a codec ("proto") and a path without query. */
 void
 facts_look_up(struct facts *facts, struct text codec, struct text path, struct upstream_facts *out);
-void
-facts_learn(struct facts *facts, struct text codec, struct text path, enum upstream_lesson lesson);
+/* refused_http: the HTTP status with which the bare try was refused, for the log and --explain; 0
+ * when it was not. A form that is new for the endpoint and codec is logged, with the reason. */
+void facts_learn(struct facts *facts, struct text codec, struct text path,
+                 enum upstream_lesson lesson, int refused_http);
 enum endpoint_wire
 facts_wire(const struct facts *facts); /* of the endpoint as a whole, for the stats */
 /* Lines "endpoint ADDRESS: …" about a path, for --explain. */

@@ -236,7 +236,8 @@ static void
 op_learn(struct call *call, enum upstream_lesson lesson)
 {
     struct upstream_call *up = call->up;
-    facts_learn(up->endpoint->facts, call->request.codec, call->request.path, lesson);
+    facts_learn(up->endpoint->facts, call->request.codec, call->request.path, lesson,
+                call->refused_http);
     endpoint_show(up->endpoint);
 }
 

@@ -139,6 +139,7 @@ struct call {
     bool request_end_sent;     /* END_STREAM was handed to the upstream end in this attempt */
     bool fell_back;            /* bare was refused: this is the framed try */
     enum call_refusal refusal; /* what the bare try was refused with */
+    int refused_http;          /* and its HTTP status; 0: it was not */
     bool reported;             /* the report's trailers are among reply.trailers */
     unsigned attempts;         /* streams granted so far */
     unsigned filters_passed;   /* filters of the route whose request() let the call go on */

@@ -322,6 +322,7 @@ request_fall_back(struct call *call)
         return false;
     call->fell_back = true;
     call->refusal = call->reply.refusal;
+    call->refused_http = call->reply.http_status;
     call->path = PATH_FALLBACK;
     go_framed(call);
     call->request_flow.inflate = inflate;

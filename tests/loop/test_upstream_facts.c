@@ -47,7 +47,7 @@ a_bare_reply_marks_the_method_unary(void **state)
 {
     (void)state;
     struct facts *facts = fresh(__func__);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_UNARY);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_UNARY, 0);
     assert_true(look(facts, PROTO, "/s/m").method_unary);
     assert_true(look(facts, PROTO, "/s/m").method_bare);
     assert_false(look(facts, PROTO, "/s/other").method_bare);
@@ -60,7 +60,7 @@ a_refused_method_says_nothing_of_others(void **state)
 {
     (void)state;
     struct facts *facts = fresh(__func__);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_FRAMED);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_FRAMED, 415);
     assert_true(look(facts, PROTO, "/s/m").method_framed);
     assert_false(look(facts, PROTO, "/s/other").method_framed);
     assert_false(look(facts, PROTO, "/s/other").endpoint_framed);
@@ -71,8 +71,8 @@ an_endpoint_that_refuses_a_codec_may_take_another(void **state)
 {
     (void)state;
     struct facts *facts = fresh(__func__);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_ENDPOINT_FRAMED);
-    facts_learn(facts, JSON, TEXT("/s/m"), LESSON_METHOD_UNARY);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_ENDPOINT_FRAMED, 404);
+    facts_learn(facts, JSON, TEXT("/s/m"), LESSON_METHOD_UNARY, 0);
     assert_true(look(facts, PROTO, "/s/other").endpoint_framed);
     assert_false(look(facts, JSON, "/s/m").endpoint_framed);
     assert_true(look(facts, JSON, "/s/m").method_bare);
@@ -83,11 +83,11 @@ a_contrary_answer_replaces_what_was_learnt(void **state)
 {
     (void)state;
     struct facts *facts = fresh(__func__);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_ENDPOINT_FRAMED);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_BARE);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_ENDPOINT_FRAMED, 404);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_BARE, 0);
     assert_false(look(facts, PROTO, "/s/m").endpoint_framed);
     assert_true(look(facts, PROTO, "/s/m").method_bare);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_FRAMED);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_FRAMED, 415);
     assert_true(look(facts, PROTO, "/s/m").method_framed);
     assert_false(look(facts, PROTO, "/s/m").method_bare);
 }
@@ -97,9 +97,9 @@ what_is_forgotten_leaves_other_methods_alone(void **state)
 {
     (void)state;
     struct facts *facts = fresh(__func__);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_UNARY);
-    facts_learn(facts, PROTO, TEXT("/s/other"), LESSON_METHOD_UNARY);
-    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_FORGET);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_METHOD_UNARY, 0);
+    facts_learn(facts, PROTO, TEXT("/s/other"), LESSON_METHOD_UNARY, 0);
+    facts_learn(facts, PROTO, TEXT("/s/m"), LESSON_FORGET, 0);
     assert_false(look(facts, PROTO, "/s/m").method_bare);
     assert_true(look(facts, PROTO, "/s/other").method_bare);
 }
@@ -112,12 +112,12 @@ methods_are_bounded_and_the_endpoint_is_learnt_all_the_same(void **state)
     char path[32];
     for (int i = 0; i < 5000; i++) {
         snprintf(path, sizeof(path), "/s/m%d", i);
-        facts_learn(facts, PROTO, text_of(path), LESSON_METHOD_UNARY);
+        facts_learn(facts, PROTO, text_of(path), LESSON_METHOD_UNARY, 0);
     }
     assert_true(look(facts, PROTO, "/s/m0").method_unary);
     assert_true(look(facts, PROTO, "/s/m4095").method_unary);
     assert_false(look(facts, PROTO, "/s/m4096").method_unary);
-    facts_learn(facts, JSON, TEXT("/s/m4999"), LESSON_ENDPOINT_FRAMED);
+    facts_learn(facts, JSON, TEXT("/s/m4999"), LESSON_ENDPOINT_FRAMED, 404);
     assert_true(look(facts, JSON, "/s/m1").endpoint_framed);
 }
 
