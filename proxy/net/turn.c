@@ -14,9 +14,7 @@
 #include "proxy/base/mem.h"
 #include "proxy/net/conn.h"
 
-enum {
-    TRIMS_AFTER_ACTIVITY = 2
-}; /* the first sees the burst, the second what it left unused */
+enum { TRIMS_AFTER_ACTIVITY = 2 }; /* the first sees the burst, the second what it left unused */
 
 #define TRIM_NS (2 * NS_PER_S) /* what one burst leaves, another just behind it finds */
 
