@@ -28,31 +28,6 @@ fields_add_copy(struct fields *fields, struct text name, struct text value, uint
     fields_add(fields, name, value, flags);
 }
 
-const struct field *
-fields_find(const struct fields *fields, struct text name)
-{
-    fields_for_each (field, fields)
-        if (text_eq(field->name, name))
-            return field;
-    return NULL;
-}
-
-struct text
-fields_value(const struct fields *fields, struct text name)
-{
-    const struct field *field = fields_find(fields, name);
-    return field ? field->value : TEXT_NONE;
-}
-
-unsigned
-fields_count(const struct fields *fields, struct text name)
-{
-    unsigned count = 0;
-    fields_for_each (field, fields)
-        count += text_eq(field->name, name);
-    return count;
-}
-
 /* Removes all of that name from index `from` on; order is kept. */
 static void
 remove_from(struct fields *fields, uint32_t from, struct text name)

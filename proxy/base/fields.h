@@ -53,12 +53,6 @@ fields_add(struct fields *fields, struct text name, struct text value, uint8_t f
 
 /* Name and value are copied into the arena. */
 void fields_add_copy(struct fields *fields, struct text name, struct text value, uint8_t flags);
-/* The first field of that name, or NULL. Names compare exactly (both lower case). */
-const struct field *fields_find(const struct fields *fields, struct text name);
-/* Its value, or TEXT_NONE. */
-struct text fields_value(const struct fields *fields, struct text name);
-/* How often the name stands there. */
-unsigned fields_count(const struct fields *fields, struct text name);
 void fields_remove(struct fields *fields, struct text name); /* all of that name */
 /* Replaces the first of that name (removing the others), or adds. Views are kept. */
 void fields_set(struct fields *fields, struct text name, struct text value, uint8_t flags);
@@ -71,5 +65,33 @@ size_t fields_list_size(const struct fields *fields);
     for (const struct field *field = (fields)->items,                                              \
                             *field##_end = (fields)->count ? field + (fields)->count : field;      \
          field != field##_end; field++)
+
+/* The first field of that name, or NULL. Names compare exactly (both lower case). */
+static inline const struct field *
+fields_find(const struct fields *fields, struct text name)
+{
+    fields_for_each (field, fields)
+        if (text_eq(field->name, name))
+            return field;
+    return NULL;
+}
+
+/* Its value, or TEXT_NONE. */
+static inline struct text
+fields_value(const struct fields *fields, struct text name)
+{
+    const struct field *field = fields_find(fields, name);
+    return field ? field->value : TEXT_NONE;
+}
+
+/* How often the name stands there. */
+static inline unsigned
+fields_count(const struct fields *fields, struct text name)
+{
+    unsigned count = 0;
+    fields_for_each (field, fields)
+        count += text_eq(field->name, name);
+    return count;
+}
 
 #endif

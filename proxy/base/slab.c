@@ -7,6 +7,7 @@
  */
 #include "proxy/base/slab.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "proxy/base/check.h"
@@ -38,6 +39,13 @@ static uint32_t
 class_bytes(unsigned size_class)
 {
     return (size_class + 1) * SLAB_STEP; /* header included */
+}
+
+/* SLAB_CLASSES or more: too large for any. */
+static size_t
+class_of(size_t bytes)
+{
+    return bytes < SLAB_MAX ? (bytes + sizeof(struct slab_header) - 1) / SLAB_STEP : SLAB_CLASSES;
 }
 
 void
@@ -82,24 +90,28 @@ slab_fini(struct slab *slab)
         shrink_free(slab, i, slab->free_count[i]);
 }
 
-static void *
-new_object(size_t bytes, unsigned size_class)
+static __attribute__((noinline)) void *
+new_object(size_t bytes)
 {
-    struct slab_header *header = mem_alloc(bytes);
-    *header = (struct slab_header){.room = bytes - sizeof(*header), .size_class = size_class};
+    check(bytes < SIZE_MAX / 2);
+    size_t size_class = class_of(bytes);
+    bool large = size_class >= SLAB_CLASSES;
+    size_t whole = large ? bytes + sizeof(struct slab_header) : class_bytes((unsigned)size_class);
+    struct slab_header *header = mem_alloc(whole);
+    *header = (struct slab_header){
+        .room = whole - sizeof(*header),
+        .size_class = large ? SLAB_LARGE : (uint32_t)size_class,
+    };
     return header + 1;
 }
 
 void *
 slab_alloc(struct slab *slab, size_t bytes)
 {
-    check(bytes < SIZE_MAX / 2);
-    size_t size_class = (bytes + sizeof(struct slab_header) - 1) / SLAB_STEP;
-    if (__builtin_expect(size_class >= SLAB_CLASSES, 0))
-        return new_object(bytes + sizeof(struct slab_header), SLAB_LARGE);
-    if (slab->free[size_class])
+    size_t size_class = class_of(bytes);
+    if (__builtin_expect(size_class < SLAB_CLASSES && slab->free[size_class], 1))
         return pop_free(slab, (unsigned)size_class);
-    return new_object(class_bytes((unsigned)size_class), (unsigned)size_class);
+    return new_object(bytes);
 }
 
 void *

@@ -146,7 +146,7 @@ h2_stream_unfind(struct h2_stream *hs)
 {
     struct h2_private *private = h2_of(hs)->private;
     if (private->found == hs)
-        private->found = NULL;
+    private->found = NULL;
     hs->ng_open = false;
 }
 

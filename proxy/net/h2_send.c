@@ -447,7 +447,7 @@ queue_frame(struct h2 *h2, const uint8_t *bytes, size_t len)
     else
         conn_queue(h2->conn, bytes, len);
     if (private->to_place)
-        private->to_place->head_end = h2->conn->out.queued;
+    private->to_place->head_end = h2->conn->out.queued;
     private->to_place = NULL;
     struct h2_stream *hs = private->to_mark;
     private->to_mark = NULL;

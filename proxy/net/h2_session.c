@@ -85,7 +85,8 @@ static void
 keep_field(struct fields *fields, struct text name, struct text value, bool name_stays,
            bool value_stays)
 {
-    size_t name_bytes = name_stays ? 0 : name.len + 1, value_bytes = value_stays ? 0 : value.len + 1;
+    size_t name_bytes = name_stays ? 0 : name.len + 1,
+           value_bytes = value_stays ? 0 : value.len + 1;
     if (name_bytes + value_bytes > 0) {
         char *copy = arena_alloc(fields->arena, name_bytes + value_bytes);
         if (!name_stays)

@@ -24,8 +24,8 @@ struct outbuf {
     struct list blocks;   /* memory of copied bytes, oldest first */
     /* The newest block while the last of `slices` ends where its used bytes do; else NULL. */
     struct outbuf_block *open;
-    uint64_t queued;      /* bytes ever added */
-    uint64_t taken;       /* bytes ever taken off the front */
+    uint64_t queued; /* bytes ever added */
+    uint64_t taken;  /* bytes ever taken off the front */
 };
 
 void outbuf_init(struct outbuf *outbuf, struct slab *slab);

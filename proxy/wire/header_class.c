@@ -14,7 +14,7 @@ struct named_class {
     enum header_class class;
 };
 
-enum { LONGEST = 24, GROUP = 5 };
+enum { LONGEST = 3 * SWAR_BYTES, GROUP = 5 };
 
 /* By length of the name; unused rows end a group. */
 static const struct named_class classes[LONGEST + 1][GROUP] = {
@@ -51,6 +51,17 @@ static const struct named_class classes[LONGEST + 1][GROUP] = {
     [24] = {{"connect-protocol-version", HEADER_CONNECT_VERSION}},
 };
 
+/* Two names of the same length, from the group of that length: words that overlap in the middle. */
+static bool
+same(const char *a, const char *b, size_t len)
+{
+    if (len < SWAR_BYTES)
+        return memcmp(a, b, len) == 0;
+    return swar_load(a) == swar_load(b) &&
+           swar_load(a + len - SWAR_BYTES) == swar_load(b + len - SWAR_BYTES) &&
+           (len <= 2 * SWAR_BYTES || swar_load(a + SWAR_BYTES) == swar_load(b + SWAR_BYTES));
+}
+
 static enum header_class
 prefix_class(struct text name)
 {
@@ -72,8 +83,7 @@ header_class_of(struct text name)
         const struct named_class *group = classes[name.len];
 
         for (; group->name != NULL; group++)
-            /* Names of one length differ early: a call of memcmp() is rarely worth it. */
-            if (group->name[0] == name.ptr[0] && memcmp(group->name, name.ptr, name.len) == 0)
+            if (group->name[0] == name.ptr[0] && same(group->name, name.ptr, name.len))
                 return group->class;
     }
     return prefix_class(name);
