@@ -102,6 +102,19 @@ conclude(const char *file, struct complaints *complaints, struct config_result *
     complaints_fini(complaints);
 }
 
+/* What a reader finds while somebody writes the file is often a valid beginning of it: sections
+ * from [proxy] on, and the routes not yet. A start may be without routes, a reload may not lose
+ * them all. */
+static void
+check_routes_are_left(const struct draft *draft, const struct snapshot *old)
+{
+    if (old && old->route_count > 0 && draft->snapshot->route_count == 0 &&
+        complaints_count(draft->complaints) == 0)
+        complaints_add(draft->complaints, 1, TEXT_NONE, TEXT_NONE,
+                       "no [route NAME] section is left, so every call would fail; a file that is "
+                       "cut short, or still being written?");
+}
+
 static void
 load(const char *file, struct text bytes, struct complaints *complaints, const struct snapshot *old,
      struct config_result *result, struct strbuf *kept)
@@ -113,6 +126,7 @@ load(const char *file, struct text bytes, struct complaints *complaints, const s
         .path = file, .file = &ini, .complaints = complaints, .snapshot = snapshot_new()};
     draft_build(&draft);
     validate(&draft);
+    check_routes_are_left(&draft, old);
     if (complaints_count(complaints) == 0)
         secure(&draft);
     if (complaints_count(complaints) == 0) {

@@ -35,7 +35,7 @@ what_sockets_and_threads_stand_on_keeps_its_old_value(void **state)
     struct snapshot *new = reload(
         "[proxy]\nworkers = 2\nprobe = 127.0.0.1:3\nmax_message = 2M\n"
         "[listener main]\naddress = 127.0.0.1:17001, 127.0.0.1:17002\nmax_streams = "
-        "7\n" UPSTREAM_GREETER,
+        "7\n" UPSTREAM_GREETER "[route greet]\nmatch = *\nupstream = greeter\n",
         old,
         "[proxy] workers: a reload can't change it, the old value stays until a restart\n"
         "[proxy] admin: a reload can't change it, the old value stays until a restart\n"
@@ -100,6 +100,26 @@ a_bad_file_gives_no_snapshot_and_leaves_the_old_alone(void **state)
     snapshot_unref(old);
 }
 
+/* Cut anywhere before its routes, a file may still be a valid one. */
+static void
+a_file_that_has_lost_all_routes_is_refused(void **state)
+{
+    static const char BEGINNING[] = "[listener main]\naddress = 127.0.0.1:17000\n";
+    struct config_result result;
+    (void)state;
+    struct snapshot *old = config_test_load(MINIMAL), *bare = config_test_load(BEGINNING);
+    config_load_text("t.ini", text_of(BEGINNING), old, &result, NULL);
+    assert_null(result.snapshot);
+    expect_text(
+        strbuf_text(&result.errors),
+        "t.ini:1: no [route NAME] section is left, so every call would fail; a file that is "
+        "cut short, or still being written?\n");
+    config_result_fini(&result);
+    snapshot_unref(reload(BEGINNING, bare, "")); /* there were none before */
+    snapshot_unref(bare);
+    snapshot_unref(old);
+}
+
 int
 main(void)
 {
@@ -109,6 +129,7 @@ main(void)
         cmocka_unit_test(listeners_upstreams_and_routes_come_and_go),
         cmocka_unit_test(auto_that_gives_the_same_workers_is_no_change_to_tell),
         cmocka_unit_test(a_bad_file_gives_no_snapshot_and_leaves_the_old_alone),
+        cmocka_unit_test(a_file_that_has_lost_all_routes_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
