@@ -278,6 +278,8 @@ def test_a_flood_without_reading_costs_no_memory(scripted, kind):
 def test_continuation_without_end_is_calmed(scripted, payload):
     setup = scripted()
     client = setup.new_client()
+    # its own ACK of SETTINGS must not come between HEADERS and CONTINUATION
+    client.wait(lambda: client.settings_acks, "the settings")
     client.raw(frame(HEADERS, 0, 1, block(request_fields(U))))
     for _ in range(20):
         client.raw(frame(CONTINUATION, 0, 1, payload) * 100)
