@@ -260,19 +260,18 @@ chunk_want(uint64_t ahead)
     return ahead < CHUNK_64K_CAP ? (size_t)ahead : CHUNK_64K_CAP;
 }
 
-bool
-slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
-              uint64_t body_bytes)
+/* `ahead` bytes will come to this queue, these included; the budget judges a body of body_bytes. */
+static bool
+append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len, uint64_t ahead,
+       uint64_t body_bytes)
 {
     const uint8_t *from = bytes;
-    uint64_t end = queue->bytes + len;
-    if (body_bytes < end)
-        body_bytes = end;
     if (len == 0)
         return true;
     size_t part = fill_last(queue, from, len);
-    for (from += part, len -= part; len > 0; from += part, len -= part) {
-        struct chunk *chunk = chunk_get(pool, chunk_want(body_bytes - queue->bytes), body_bytes);
+    for (from += part, len -= part, ahead -= part; len > 0;
+         from += part, len -= part, ahead -= part) {
+        struct chunk *chunk = chunk_get(pool, chunk_want(ahead), body_bytes);
         if (!chunk)
             return false;
         part = len < chunk->cap ? len : chunk->cap;
@@ -281,4 +280,21 @@ slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, 
         push_item(queue, chunk, chunk->data, (uint32_t)part);
     }
     return true;
+}
+
+bool
+slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
+              uint64_t body_bytes)
+{
+    uint64_t end = queue->bytes + len;
+    if (body_bytes < end)
+        body_bytes = end;
+    return append(queue, pool, bytes, len, body_bytes - queue->bytes, body_bytes);
+}
+
+bool
+slices_append_piece(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
+                    uint64_t body_bytes)
+{
+    return append(queue, pool, bytes, len, len, body_bytes);
 }

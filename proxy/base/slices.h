@@ -56,6 +56,10 @@ slices_fini(struct slices *queue)
  * queue). */
 bool slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
                    uint64_t body_bytes);
+/* The same for a piece of a body that passes on at once: chunks are sized for the piece, however
+ * long the body is. body_bytes: what the budget's last eighth judges by. */
+bool slices_append_piece(struct slices *queue, struct chunk_pool *pool, const void *bytes,
+                         size_t len, uint64_t body_bytes);
 void slices_push(struct slices *queue, struct slice slice); /* takes over the slice's reference */
 void slices_push_ref(struct slices *queue, struct slice slice);   /* takes a new reference */
 void slices_push_front(struct slices *queue, struct slice slice); /* takes over the reference */

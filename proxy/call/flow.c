@@ -69,12 +69,14 @@ append(struct flow *flow, struct slices *to, const uint8_t *data, size_t len, ui
     return slices_append(to, flow->pool, data, len, expected) ? FLOW_OK : FLOW_NO_BUDGET;
 }
 
-/* What a passing body occupies with so many bytes more, for the budget's last part: its pieces are
+/* A piece of a passing body. The budget judges it by all that waits of this body: the pieces are
  * short, but a reader that stands still gathers many of them. */
-static uint64_t
-occupied(const struct flow *flow, size_t more)
+static enum flow_error
+append_out(struct flow *flow, const uint8_t *data, size_t len)
 {
-    return flow->queued_bytes + flow->out.bytes + more;
+    uint64_t occupied = flow->queued_bytes + flow->out.bytes + len;
+    return slices_append_piece(&flow->out, flow->pool, data, len, occupied) ? FLOW_OK
+                                                                            : FLOW_NO_BUDGET;
 }
 
 static enum flow_error
@@ -166,10 +168,12 @@ walk(struct flow *flow, const uint8_t *data, size_t len, bool translate)
         case PREFIX_BODY: {
             struct slices *to = framed_target(flow, translate);
             flow->message_bytes += body_len;
-            if (to)
-                error = append(flow, to, body, body_len, flow->reader.current.length);
-            if (to == &flow->out)
+            if (to == &flow->out) {
+                error = append_out(flow, body, body_len);
                 flow->out_bytes += body_len;
+            } else if (to) {
+                error = append(flow, to, body, body_len, flow->reader.current.length);
+            }
             break;
         }
         case PREFIX_DONE:
@@ -218,7 +222,7 @@ feed_bare(struct flow *flow, const uint8_t *data, size_t len)
             return error;
     }
     flow->out_bytes += len;
-    return append(flow, &flow->out, data, len, occupied(flow, len));
+    return append_out(flow, data, len);
 }
 
 static enum flow_error
@@ -230,7 +234,7 @@ feed_framed(struct flow *flow, const uint8_t *data, size_t len)
     enum flow_error error = walk(flow, data, len, false);
     flow->out_bytes += flow->message_bytes - before;
     if (error == FLOW_OK)
-        error = append(flow, &flow->out, data, len, occupied(flow, len));
+        error = append_out(flow, data, len);
     return error;
 }
 

@@ -276,6 +276,19 @@ body_of_unknown_length_may_not_grow_in_the_last_eighth(void **state)
 }
 
 static void
+piece_of_a_long_body_takes_no_more_than_the_piece_needs(void **state)
+{
+    (void)state;
+    static const uint8_t frame[16384];
+    struct slices queue;
+    slices_init(&queue);
+    assert_true(slices_append_piece(&queue, &pool, frame, sizeof(frame), 1 << 20));
+    assert_int_equal(queue.bytes, sizeof(frame));
+    assert_true(pool.lease.used <= 16384 + 512); /* not a 64K chunk for each DATA frame */
+    slices_clear(&queue);
+}
+
+static void
 queue_used_as_a_pipe_does_not_grow(void **state)
 {
     (void)state;
@@ -414,6 +427,7 @@ main(void)
         WITH_POOL(pushing_takes_over_or_adds_a_reference),
         WITH_POOL(budget_that_runs_out_keeps_what_fitted),
         WITH_POOL(body_of_unknown_length_may_not_grow_in_the_last_eighth),
+        WITH_POOL(piece_of_a_long_body_takes_no_more_than_the_piece_needs),
         WITH_POOL(queue_used_as_a_pipe_does_not_grow),
         WITH_POOL(random_operations_agree_with_plain_byte_arrays),
     };
