@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "proxy/call/module.h"
@@ -113,31 +112,10 @@ bind_tcp(struct bound *bound, unsigned workers, struct address *address)
     return 0;
 }
 
-/* 0: the path may be bound (a stale socket is gone); -EADDRINUSE: live socket; -EEXIST: something
- * else is there. */
-static int
-clear_path(const struct address *address, const char *path)
-{
-    struct stat info;
-    if (lstat(path, &info) != 0)
-        return errno == ENOENT ? 0 : -errno;
-    if (!S_ISSOCK(info.st_mode))
-        return -EEXIST;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int error =
-        connect(fd, (const struct sockaddr *)&address->storage, address->len) == 0 ? 0 : errno;
-    close(fd);
-    if (error != ECONNREFUSED)
-        return -EADDRINUSE;
-    return unlink(path) == 0 ? 0 : -errno;
-}
-
 static int
 bind_unix(struct bound *bound, const struct address *address, const char *path, uint32_t mode)
 {
-    int error = clear_path(address, path);
+    int error = address_clear_path(address);
     if (error)
         return error;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

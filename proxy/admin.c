@@ -12,9 +12,7 @@
 #include "proxy/admin.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "proxy/admin_session.h"
 #include "proxy/base/clock.h"
@@ -151,32 +149,10 @@ on_uv_connection(uv_stream_t *stream, int status)
 
 /* --- the beginning --- */
 
-/* 0: the path may be bound (a stale socket is gone). A live socket, or anything that is no socket,
- * stays where it is. */
-static int
-clear_path(const struct address *address)
-{
-    const char *path = ((const struct sockaddr_un *)&address->storage)->sun_path;
-    struct stat info;
-    if (lstat(path, &info) != 0)
-        return errno == ENOENT ? 0 : -errno;
-    if (!S_ISSOCK(info.st_mode))
-        return -EEXIST;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int error =
-        connect(fd, (const struct sockaddr *)&address->storage, address->len) == 0 ? 0 : errno;
-    close(fd);
-    if (error != ECONNREFUSED)
-        return -EADDRINUSE;
-    return unlink(path) == 0 ? 0 : -errno;
-}
-
 static int
 bind_unix(struct admin *admin, const struct address *address)
 {
-    int error = clear_path(address);
+    int error = address_clear_path(address);
     if (error)
         return error;
     uv_pipe_init(admin->ctx.loop, &admin->listening.pipe, 0);

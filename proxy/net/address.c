@@ -1,12 +1,14 @@
-/* Socket addresses from and to text. Pure functions; a text is an IP address, a name or a unix
- * path, or refused. */
+/* Socket addresses from and to text, without a system call; a text is an IP address, a name or a
+ * unix path, or refused. And room for a unix socket where a stale one lies. */
 #include "proxy/net/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define UNIX_SCHEME TEXT("unix:")
 
@@ -175,4 +177,24 @@ address_is_loopback(const struct address *address)
     default:
         return false;
     }
+}
+
+int
+address_clear_path(const struct address *address)
+{
+    const char *path = ((const struct sockaddr_un *)&address->storage)->sun_path;
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(info.st_mode))
+        return -EEXIST;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    int error =
+        connect(fd, (const struct sockaddr *)&address->storage, address->len) == 0 ? 0 : errno;
+    close(fd);
+    if (error != ECONNREFUSED)
+        return -EADDRINUSE;
+    return unlink(path) == 0 ? 0 : -errno;
 }

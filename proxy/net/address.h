@@ -25,4 +25,8 @@ int address_from_ip(struct text ip, uint16_t port, struct address *address);
 char *address_format(const struct sockaddr *sockaddr, char *out, size_t bytes);
 bool address_is_loopback(const struct address *address);
 
+/* Makes room for a unix socket. 0: its path may be bound (a stale socket is gone); -EADDRINUSE: a
+ * live socket is there; -EEXIST: something that is no socket; what is there stays. */
+int address_clear_path(const struct address *address);
+
 #endif
