@@ -2,8 +2,10 @@
  * The process's listening sockets: bound by the main thread, taken (as duplicates) by the workers.
  *
  * TCP: a first bind without SO_REUSEPORT proves that the port is free (with it, a second proxy
- * would silently share the port), then one socket per worker with it. Unix sockets: one descriptor
- * that all workers share; a stale file is replaced, a live one is an error.
+ * would silently share the port), then one socket per worker with it. These listen at once: until
+ * then another socket could still bind the port, and the worker's listen() would come too late to
+ * be an error of the start. Unix sockets: one descriptor that all workers share; a stale file is
+ * replaced, a live one is an error.
  *
  * Failure modes: any address that cannot be bound undoes the whole call and leaves what was open
  * before as it was.
@@ -72,7 +74,8 @@ open_tcp(const struct address *address, bool shared)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     if (address->storage.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-    if (bind(fd, (const struct sockaddr *)&address->storage, address->len) == 0)
+    if (bind(fd, (const struct sockaddr *)&address->storage, address->len) == 0 &&
+        listen(fd, LISTEN_BACKLOG) == 0)
         return fd;
     int error = -errno;
     close(fd);
@@ -87,11 +90,9 @@ prove_free(struct address *address)
     int fd = open_tcp(address, false);
     if (fd < 0)
         return fd;
-    int error = listen(fd, 1) == 0 ? 0 : -errno;
     /* Port 0: the kernel's choice is what all workers use. */
     socklen_t len = sizeof(address->storage);
-    if (!error && getsockname(fd, (struct sockaddr *)&address->storage, &len) != 0)
-        error = -errno;
+    int error = getsockname(fd, (struct sockaddr *)&address->storage, &len) == 0 ? 0 : -errno;
     close(fd);
     return error;
 }

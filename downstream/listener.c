@@ -17,7 +17,7 @@
 #include "proxy/base/log.h"
 #include "proxy/call/module.h"
 
-enum { BACKLOG = 1024, RETRY_MS = 100 };
+enum { RETRY_MS = 100 };
 
 struct listener_socket {
     struct listener *listener;
@@ -150,7 +150,7 @@ open_handle(struct listener_socket *socket, int fd, bool is_unix)
         error = uv_tcp_open(&socket->tcp, fd);
     }
     socket->handle.data = socket;
-    return error ? error : uv_listen(&socket->stream, BACKLOG, on_uv_connection);
+    return error ? error : uv_listen(&socket->stream, LISTEN_BACKLOG, on_uv_connection);
 }
 
 static void
@@ -249,7 +249,8 @@ accept_queued(struct listener_socket *socket)
         count_connection(listener);
     if (uv_fileno(&socket->handle, &fd) != 0)
         return;
-    for (int i = 0; i < BACKLOG && server_conn_accept_queued(listener, fd, is_unix) == 0; i++)
+    for (int i = 0; i < LISTEN_BACKLOG && server_conn_accept_queued(listener, fd, is_unix) == 0;
+         i++)
         count_connection(listener);
 }
 

@@ -124,13 +124,19 @@ read_memory(struct exports_process *process)
     process->resident_bytes = resident * page_bytes;
 }
 
+/* open() and fdopendir(), not opendir(): ThreadSanitizer watches the first two, and takes a
+ * descriptor that opendir() got for the one of that number that a worker closed before. */
 static uint64_t
 count_descriptors(void)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    int fd = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
     uint64_t count = 0;
-    if (!folder)
+    if (!folder) {
+        if (fd >= 0)
+            close(fd);
         return 0;
+    }
     for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
         count += entry->d_name[0] != '.';
     closedir(folder);

@@ -39,8 +39,9 @@ extern const struct module upstream_module;
  */
 struct listen_set; /* descriptors by listener name and address, one per worker for TCP, shared for
                       unix */
-/* Bind what `snapshot` names and `set` lacks (all or nothing); error text in `error` when it fails.
- * 0 or a negative errno. */
+enum { LISTEN_BACKLOG = 1024 }; /* connections that the kernel holds for us */
+/* Bind what `snapshot` names and `set` lacks, TCP listening (all or nothing); error text in `error`
+ * when it fails. 0 or a negative errno. */
 int listen_set_open(struct listen_set **set, const struct snapshot *snapshot, unsigned workers,
                     struct strbuf *error);
 void listen_set_prune(struct listen_set *set,

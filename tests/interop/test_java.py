@@ -61,6 +61,21 @@ LIMITS = {
     ("dubbo-java 3.2", "dubbo-go", "big"): "3.2's consumer breaks on dubbo-go's frames of more than 16 KiB",
 }
 SOMETIMES = {WINDOW, LOSS, OWN_CLOCK}
+# 3.3 sometimes (seen directly: once in some hundred runs) answers no more after a cancelled stream.
+SILENT = {("dubbo-java 3.3", "cancel_stream")}
+
+
+def ask(way, client, provider, target, cases):
+    """{case: line}. Directly it is other people's programs that are asked: what they fail at once (LIMITS say what always) is asked
+    again, twice at most, by a client of its own. Through the proxy only what SILENT names."""
+    lines = run_cases(client, target, cases)
+    for _ in range(2):
+        again = [case for case in cases if not lines.get(case, {"ok": False})["ok"] and (client, provider, case) not in LIMITS
+                 and (way == "direct" or (provider, case) in SILENT)]
+        if again:
+            lines.update(run_cases(client, target, again))
+    return lines
+
 
 def pairs(clients=CASES, providers=PROVIDERS):
     return [(client, provider, case) for client in clients for provider in providers for case in CASES[client]
@@ -119,7 +134,7 @@ class Lines:
             for one, other in sorted(self.chosen):
                 if name != "framed" or other in JAVA_PROVIDERS:
                     wanted = [case for a, b, case in pairs() if (a, b) == (one, other)]
-                    self.runs[name, one, other] = self.pool.submit(run_cases, one, target_of(other), wanted)
+                    self.runs[name, one, other] = self.pool.submit(ask, name, one, other, target_of(other), wanted)
         return self.runs[name, client, provider].result()
 
 

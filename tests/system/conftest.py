@@ -15,6 +15,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -25,6 +26,7 @@ import pytest
 
 START_SECONDS = 20
 STOP_SECONDS = 40
+FIRST_EPHEMERAL_PORT = int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
 BROKEN = re.compile(r"AddressSanitizer|LeakSanitizer|UndefinedBehaviorSanitizer|ThreadSanitizer|runtime error:|check failed:")
 
 
@@ -61,9 +63,13 @@ def wait_until_true(condition, what="the condition", seconds=10.0):
 
 
 def find_free_port(host="127.0.0.1"):
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as taken:
-        taken.bind((host, 0))
-        return taken.getsockname()[1]
+    """A port that was free a moment ago, below those that the kernel hands out: nobody's port 0 becomes this one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in random.sample(range(10240, FIRST_EPHEMERAL_PORT), 100):
+        with socket.socket(family) as taken, contextlib.suppress(OSError):
+            taken.bind((host, port))
+            return port
+    raise AssertionError("a hundred ports were taken")
 
 
 class Program:

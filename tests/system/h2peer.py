@@ -153,8 +153,9 @@ class Stream:
 
     def says(self, code, payloads=(), trailers_only=None):
         """Checks that this is a right gRPC reply with that code and those messages; returns itself."""
-        seen = f"heads {self.heads}, body {self.body[:100]!r}, reset {self.reset}, end {self.end}"
-        assert self.reset in (None, NO_ERROR), seen
+        seen = f"heads {self.heads}, body {self.body[:100]!r}, reset {self.reset}, end {self.end}, " \
+               f"connection closed {self.peer.closed}, goaway {self.peer.goaway}"
+        assert self.heads and self.reset in (None, NO_ERROR), seen
         assert self.http == 200 and self.one("content-type").startswith("application/grpc"), seen
         assert self.code == code, seen
         assert self.end == HEADERS, seen

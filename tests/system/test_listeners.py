@@ -1,10 +1,12 @@
 """Listeners: limits of connections, their age, sockets, several of them, and what HUP changes."""
 import os
 import socket
+import subprocess
 import time
 
 import h2peer
-from conftest import connect, wait_until_true
+import pytest
+from conftest import Program, binary, connect, wait_until_true
 from h2peer import MSG, NO_ERROR, either
 
 ONE = """
@@ -157,3 +159,17 @@ def test_a_listener_is_a_condition_of_routes(tributary, free_port):
     with Front(tributary, text=text, second=second) as front:
         front.client().call(PATH).says(12)
         front.client(second).call(PATH).says(0, ["hi"])
+
+
+def test_a_listener_whose_port_another_socket_takes_is_an_error_of_the_start(started, tmp_path):
+    """The kernel chooses the admin's port for the listener too, as the one port there is: never a proxy that runs without listening."""
+    prepare = "ip link set lo up && echo 47000 47000 >/proc/sys/net/ipv4/ip_local_port_range"
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-n", "sh", "-c", prepare], capture_output=True).returncode != 0:
+        message = "needs root and network namespaces"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    file = tmp_path / "taken.ini"
+    file.write_text("[proxy]\nadmin = 127.0.0.1:47000\n[listener main]\naddress = 127.0.0.1:0\n"
+                    "[upstream u]\nendpoints = 127.0.0.1:1\n[route r]\nmatch = *\nupstream = u\n")
+    program = started.add(Program(["unshare", "-n", "sh", "-c", f"{prepare} && exec {binary()} -c {file}"], tmp_path, "taken"))
+    assert program.wait(10) == 2
+    assert "tributary: admin: cannot listen on 127.0.0.1:47000: address already in use" in program.errors()
