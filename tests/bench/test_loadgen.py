@@ -85,7 +85,23 @@ def test_open_loop_shows_a_stall_in_all_calls_it_delayed(folders, provider):
     assert abs(report["calls"] - 400) <= 2
     assert report["latency_max_ms"] > 550
     assert report["latency_p90_ms"] > 250  # 30 % of the calls fell into the stall
-    assert report["latency_mean_ms"] > 60
+    assert report["latency_p99_ms"] > 500 and report["latency_mean_ms"] > 60
+
+
+def test_closed_loop_hides_the_same_stall(folders, provider):
+    """What the open loop is for: of the thousands of calls of a closed loop ten meet the stall."""
+
+    def stall():
+        time.sleep(1)
+        provider.send_signal(signal.SIGSTOP)
+        time.sleep(0.6)
+        provider.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=stall)
+    thread.start()
+    report = load(folders, provider, "--duration", 2, "--warmup", 0.2, "--in-flight", 1)
+    thread.join()
+    assert report["latency_max_ms"] > 550 and report["latency_p99_ms"] < 100
 
 
 def test_max_open_bounds_calls_under_way_and_late_ones_count_from_their_due_time(folders, provider):
@@ -106,6 +122,28 @@ def test_wrong_replies_are_failures(folders, provider):
     assert done.returncode == 1 and report["failed"] == 100 and report["success_rate"] == 0
     assert "another call's" in done.stderr
     load(folders, provider, "--count", 100, "--reply-size", 128)
+
+
+def test_given_bodies_and_expected_replies(folders, provider, tmp_path):
+    body, other = tmp_path / "body", tmp_path / "other"
+    body.write_bytes(bytes(range(256)) * 3)
+    other.write_bytes(body.read_bytes()[:-1] + b"x")
+    for wire in ("grpc", "triple"):
+        args = ["--count", 50, "--wire", wire, "--body", body, "--expect"]
+        assert load(folders, provider, *args, body)["bytes"] >= 2 * 50 * 768
+        command = [folders[0] / "loadgen", "--target", provider.target, *map(str, args), other]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and json.loads(done.stdout)["failed"] == 50
+        assert "reply differs" in done.stderr
+
+
+@pytest.mark.parametrize("kind", [[], ["--wire", "triple"], ["--type", "bidi", "--method", "/tributary.demo.Echo/Chat"]])
+def test_a_tail_behind_the_echo_is_demanded(folders, provider, kind):
+    """This provider adds nothing: each reply must be found too short, and none without --reply-tail."""
+    load(folders, provider, "--count", 20, *kind)
+    command = [folders[0] / "loadgen", "--target", provider.target, "--count", "20", "--reply-tail", "2a012f", *kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and json.loads(done.stdout)["failed"] == 20
 
 
 def test_protobuf_field_wraps_the_payload(folders, provider):
@@ -165,6 +203,6 @@ def test_lost_provider_ends_the_run_with_failures(folders, provider):
     assert report["connects"] < 10 * 25
 
 
-@pytest.mark.parametrize("args", [["--rate", "-1"], ["--in-flight", "0"], ["--pid", "x"], ["--nope"]])
+@pytest.mark.parametrize("args", [["--rate", "-1"], ["--in-flight", "0"], ["--pid", "x"], ["--reply-tail", "2g"], ["--nope"]])
 def test_wrong_command_line(folders, provider, args):
     assert "loadgen: " in load(folders, provider, *args, code=2)

@@ -148,6 +148,16 @@ caller_call_field(struct peer_stream *stream, const uint8_t *name, size_t name_l
 
 /* ---- reply bodies ---- */
 
+/* Bytes of the reply, from at on, that come out of the request as it was sent: what is behind the
+ * prefix and up to the stamp. The prefix is not: it tells the reply's own length. */
+static bool
+is_stamped(const struct caller_call *call, size_t at)
+{
+    const struct caller_engine *engine = call->engine;
+    size_t from = engine->framed ? PEER_PREFIX_BYTES : 0;
+    return engine->echoes && !engine->packed && at >= from && at < call->stream.inline_len;
+}
+
 /* Compares a part of a unary reply with what is due at its place. */
 static void
 compare(struct caller_call *call, const uint8_t *data, size_t len_bytes)
@@ -159,16 +169,9 @@ compare(struct caller_call *call, const uint8_t *data, size_t len_bytes)
         found(call, "reply is too long");
         return;
     }
-    size_t inline_len =
-        engine->config.reply_size < 0 && !engine->packed ? call->stream.inline_len : 0;
-    if (at < inline_len) {
-        size_t n = inline_len - at < len_bytes ? inline_len - at : len_bytes;
-        if (memcmp(call->stream.inline_data + at, data, n) != 0)
+    for (; len_bytes && at < call->stream.inline_len; at++, data++, len_bytes--)
+        if (*data != (is_stamped(call, at) ? call->stream.inline_data : engine->expect)[at])
             found(call, "reply differs in its first bytes: another call's?");
-        at += n;
-        data += n;
-        len_bytes -= n;
-    }
     if (memcmp(engine->expect + at, data, len_bytes) != 0)
         found(call, "reply differs");
 }
@@ -221,6 +224,22 @@ is_down_message(const struct caller_call *call, const uint8_t *message, size_t l
     return true;
 }
 
+/* What comes back for a message of a bidi stream. */
+static struct peer_body *
+expected_echo(struct caller_call *call, long index)
+{
+    const struct caller_engine *engine = call->engine;
+    struct peer_body *body = stream_message(call, index);
+    body = peer_body_append(body, engine->tail->data, engine->tail->len);
+    uint8_t field[12] = {(uint8_t)(engine->config.reply_index << 3)};
+    size_t n = 1;
+    for (uint64_t left = (uint64_t)index; left; left >>= 7)
+        field[n++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+    if (engine->config.reply_index && index) /* proto3 leaves zero out */
+        body = peer_body_append(body, field, n);
+    return body;
+}
+
 static bool
 is_expected_message(struct caller_call *call, const uint8_t *message, size_t len)
 {
@@ -233,7 +252,7 @@ is_expected_message(struct caller_call *call, const uint8_t *message, size_t len
                  (unsigned long long)call->message_bytes, call->crc);
         return equals_text(message, len, text);
     }
-    struct peer_body *sent = stream_message(call, call->got_messages);
+    struct peer_body *sent = expected_echo(call, call->got_messages);
     bool same = len == sent->len - PEER_PREFIX_BYTES &&
                 memcmp(message, sent->data + PEER_PREFIX_BYTES, len) == 0;
     peer_body_unref(sent);

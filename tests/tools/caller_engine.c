@@ -381,6 +381,43 @@ make_generated(struct caller_engine *engine)
     engine->plain = body;
 }
 
+/* A file's bytes as a message; one that cannot be read is a mistake of the command line. */
+static struct peer_body *
+read_message(const char *path)
+{
+    struct peer_body *bytes = peer_body_new(4096);
+    uint8_t step[4096];
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        perror(path);
+        exit(2);
+    }
+    for (size_t n; (n = fread(step, 1, sizeof step, file)) > 0;)
+        bytes = peer_body_append(bytes, step, n);
+    fclose(file);
+    struct peer_body *message = peer_body_message(false, bytes->data, bytes->len);
+    peer_body_unref(bytes);
+    return message;
+}
+
+/* Bytes of pairs of hex digits; NULL when the text is something else. */
+static struct peer_body *
+read_hex(const char *text)
+{
+    struct peer_body *bytes = peer_body_new(64);
+    for (; *text; text += 2) {
+        char pair[3] = {text[0], text[1], '\0'};
+        char *end;
+        uint8_t byte = (uint8_t)strtoul(pair, &end, 16);
+        if (end != pair + 2) {
+            peer_body_unref(bytes);
+            return NULL;
+        }
+        bytes = peer_body_append(bytes, &byte, 1);
+    }
+    return bytes;
+}
+
 /* Prefix and message; a server stream's is the text that asks for its messages. */
 static void
 make_messages(struct caller_engine *engine)
@@ -393,7 +430,10 @@ make_messages(struct caller_engine *engine)
         asked = peer_body_append(asked, "", 1);
         config->text = (const char *)asked->data;
     }
-    if (config->text) {
+    if (config->body) {
+        engine->plain = read_message(config->body);
+        engine->stamp_at = PEER_PREFIX_BYTES;
+    } else if (config->text) {
         size_t len = strlen(config->text);
         engine->plain = peer_body_message(false, config->text, len);
         engine->stamp_at = PEER_PREFIX_BYTES;
@@ -417,21 +457,37 @@ make_messages(struct caller_engine *engine)
     }
 }
 
-static void
-make_expectation(struct caller_engine *engine)
+/* Another unary reply than the request itself; NULL: it is that. */
+static struct peer_body *
+make_other_reply(struct caller_engine *engine)
 {
     const struct caller_config *config = &engine->config;
-    size_t skip = engine->framed ? 0 : PEER_PREFIX_BYTES;
-    const struct peer_body *reply = engine->plain;
+    if (config->expect)
+        return read_message(config->expect);
     if (config->reply_size >= 0) {
         size_t size = (size_t)config->reply_size;
         struct peer_body *fixed = peer_body_new(PEER_PREFIX_BYTES + size);
         peer_prefix_write(fixed->data, false, size);
         peer_pattern_fill(fixed->data + PEER_PREFIX_BYTES, 0, size);
         fixed->len = PEER_PREFIX_BYTES + size;
-        engine->fixed_reply = fixed;
-        reply = fixed;
+        return fixed;
     }
+    if (engine->tail->len == 0)
+        return NULL;
+    struct peer_body *longer = peer_body_copy(engine->plain->data, engine->plain->len);
+    longer = peer_body_append(longer, engine->tail->data, engine->tail->len);
+    peer_prefix_write(longer->data, false, longer->len - PEER_PREFIX_BYTES);
+    return longer;
+}
+
+static void
+make_expectation(struct caller_engine *engine)
+{
+    const struct caller_config *config = &engine->config;
+    size_t skip = engine->framed ? 0 : PEER_PREFIX_BYTES;
+    engine->echoes = !config->expect && config->reply_size < 0;
+    engine->other_reply = make_other_reply(engine);
+    const struct peer_body *reply = engine->other_reply ? engine->other_reply : engine->plain;
     engine->expect = reply->data + skip;
     engine->expect_len = reply->len - skip;
 }
@@ -453,6 +509,10 @@ caller_engine_init(struct caller_engine *engine, uv_loop_t *loop,
         *error = "--connections must be at least 1, --size at least 0, --proto-field 0 to 15";
     else if (config->gzip_level < 1 || config->gzip_level > 9)
         *error = "--gzip-level must be 1 to 9";
+    else if (config->type != CALLER_UNARY && (config->body || config->expect))
+        *error = "--body and --expect are for unary calls";
+    else if (!(engine->tail = read_hex(config->reply_tail ? config->reply_tail : "")))
+        *error = "--reply-tail must be pairs of hex digits";
     for (int i = 0; i < config->metadata.count; i++)
         if (!strchr(config->metadata.items[i], '='))
             *error = "--metadata must be name=value";
@@ -487,6 +547,7 @@ caller_engine_fini(struct caller_engine *engine)
 {
     peer_body_unref(engine->plain);
     peer_body_unref(engine->packed);
-    peer_body_unref(engine->fixed_reply);
+    peer_body_unref(engine->tail);
+    peer_body_unref(engine->other_reply);
     free(engine->slots);
 }

@@ -30,6 +30,8 @@ struct caller_config {
     const char *method;    /* /package.Service/Method */
     const char *codec;     /* NULL: application/grpc, application/proto */
     const char *text;      /* request message; NULL: generated, of size bytes */
+    const char *body;      /* file with the request message, instead; unary only */
+    const char *expect;    /* file with the reply's message; NULL: replies are echoes */
     int type;              /* enum caller_type */
     int triple;            /* 1: unary calls bare; streams are framed in both */
     long size;
@@ -40,7 +42,9 @@ struct caller_config {
     long gzip_level;  /* 1 to 9 */
     bool random;      /* generated messages that do not compress */
     bool check_metadata;
-    long reply_size; /* the provider's --reply-size; -1: replies are echoes */
+    long reply_size;        /* the provider's --reply-size; -1: replies are echoes */
+    const char *reply_tail; /* hex: stands behind each echo of other providers; NULL: "" */
+    long reply_index; /* protobuf field behind that: the message's number in the stream; 0: none */
     long deadline_ms;
     long cancel_ms; /* reset the call after this time; 0: don't */
     long connections;
@@ -73,7 +77,9 @@ struct caller_engine {
     bool framed;                   /* requests carry prefixes */
     struct peer_body *plain;       /* prefix and pattern: the message when it is generated */
     struct peer_body *packed;      /* with gzip: what is sent instead */
-    struct peer_body *fixed_reply; /* NULL: replies are echoes */
+    struct peer_body *tail;        /* behind each echo */
+    struct peer_body *other_reply; /* NULL: the unary reply is exactly the request */
+    bool echoes;                   /* the unary reply begins with the request, stamp included */
     const uint8_t *expect;         /* the unary reply, as it is on the wire */
     size_t expect_len;
     size_t stamp_at; /* in plain */
