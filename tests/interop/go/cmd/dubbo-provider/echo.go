@@ -17,8 +17,13 @@ import (
 	"tributary/interop/internal/echopb"
 )
 
-// counters is shared by all implementations of one provider.
-type counters struct{ started, ended, cancelled atomic.Uint64 }
+// counters is shared by all implementations of one provider, and so is what its command line says of calls.
+type counters struct {
+	started, ended, cancelled        atomic.Uint64
+	framed, bare, gzipIn, gzipOffers atomic.Uint64 // unary calls by what they came as
+	delay                            time.Duration
+	exact                            bool
+}
 
 // echo does what the request says; see tests/interop/proto/echo.proto.
 type echo struct {
@@ -46,7 +51,8 @@ func (e *echo) Say(ctx context.Context, request *echopb.SayRequest) (*triple_pro
 	defer e.begin()(ctx)
 
 	headers, _ := triple_protocol.FromIncomingContext(ctx)
-	if err := pause(ctx, request.DelayMs); err != nil {
+	e.seen.came(headers)
+	if err := wait(ctx, e.seen.delay+time.Duration(request.DelayMs)*time.Millisecond); err != nil {
 		return nil, err
 	}
 	if err := addMetadata(ctx, request); err != nil {
@@ -196,7 +202,11 @@ func (e *echo) reply(ctx context.Context, request *echopb.SayRequest, headers ht
 	if request.EmptyReply {
 		return &echopb.SayReply{}
 	}
-	reply := &echopb.SayReply{Text: request.Text, Payload: request.Payload, Implementation: e.name}
+	reply := &echopb.SayReply{Text: request.Text, Payload: request.Payload}
+	if e.seen.exact {
+		return reply
+	}
+	reply.Implementation = e.name
 	if request.ReplyBytes > 0 {
 		reply.Payload = make([]byte, request.ReplyBytes)
 		for i := range reply.Payload {
@@ -214,10 +224,14 @@ func (e *echo) reply(ctx context.Context, request *echopb.SayRequest, headers ht
 
 // pause waits, or returns the context's own error: dubbo-go sends that as code 17, not 1 or 4.
 func pause(ctx context.Context, milliseconds uint32) error {
-	if milliseconds == 0 {
+	return wait(ctx, time.Duration(milliseconds)*time.Millisecond)
+}
+
+func wait(ctx context.Context, long time.Duration) error {
+	if long == 0 {
 		return nil
 	}
-	timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
+	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,7 +1,8 @@
 // dubbo-provider is a dubbo-go Triple provider of the Echo service on loopback, without a registry.
 // It prints "READY 127.0.0.1:PORT" on stdout once it accepts connections, and leaves with 0 on
 // SIGTERM or SIGINT. Three implementations are registered: the plain one, and two that answer to
-// tri-service-group/-version "grey"/"2.0" and ""/"1.1".
+// tri-service-group/-version "grey"/"2.0" and ""/"1.1". For the benchmarks: -delay and -exact-echo, and on
+// SIGUSR1 a line of JSON that says what it has had and spent (see costs.go).
 package main
 
 import (
@@ -43,15 +44,19 @@ func main() {
 	maxMessage := flag.String("max-message", "64MiB", "longest message either way; dubbo-go's default is 4MiB")
 	grace := flag.Duration("grace", 100*time.Millisecond,
 		"on SIGTERM: how long new calls are still taken, and then how long old ones may take")
+	delay := flag.Duration("delay", 0, "every Say waits so long before it answers, as a handler with work to do")
+	exact := flag.Bool("exact-echo", false, "replies to Say are the request's text and payload and nothing else")
 	flag.Parse()
 
-	if err := run(*port, *level, *maxMessage, *grace); err != nil {
+	seen := &counters{delay: *delay, exact: *exact}
+	tellCosts(seen)
+	if err := run(*port, *level, *maxMessage, *grace, seen); err != nil {
 		fmt.Fprintln(os.Stderr, "dubbo-provider:", err)
 		os.Exit(1)
 	}
 }
 
-func run(port int, level, maxMessage string, grace time.Duration) error {
+func run(port int, level, maxMessage string, grace time.Duration, seen *counters) error {
 	if err := quietLog(level); err != nil {
 		return err
 	}
@@ -80,7 +85,7 @@ func run(port int, level, maxMessage string, grace time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := registerAll(srv); err != nil {
+	if err := registerAll(srv, seen); err != nil {
 		return err
 	}
 
@@ -109,8 +114,7 @@ func run(port int, level, maxMessage string, grace time.Duration) error {
 	return nil
 }
 
-func registerAll(srv *server.Server) error {
-	seen := new(counters)
+func registerAll(srv *server.Server, seen *counters) error {
 	filter := server.WithFilter(keepDetailsFilter)
 	err := srv.Register(&PlainEcho{echo{seen: seen, name: "/"}}, echotri.ServiceInfo(), filter)
 	if err != nil {
