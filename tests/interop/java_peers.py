@@ -74,7 +74,7 @@ def java_folder():
              f"the Java interop tests' artifacts are not to be had: {output[-1500:]}")
         assert code == 0, f"mvn package failed:\n{output[-5000:]}"
 
-    return _build("java", _digest(JAVA_SOURCE, PROTO), make)
+    return _build("java", _digest(JAVA_SOURCE, PROTO.parent), make)
 
 
 @functools.cache

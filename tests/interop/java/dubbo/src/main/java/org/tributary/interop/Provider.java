@@ -11,7 +11,8 @@ import sun.misc.Signal;
 
 /**
  * A dubbo-java Triple provider on loopback: the Echo service (protobuf IDL) three times, plain and as
- * group/version grey/2.0 and /1.1, and Greeter, a plain Java interface (hessian2 in wrapper messages).
+ * group/version grey/2.0 and /1.1, Greeter, a plain Java interface (hessian2 in wrapper messages), and Users,
+ * the four calls of the benchmark suite (protobuf IDL).
  * Prints "READY 127.0.0.1:PORT" and leaves with 0 on SIGTERM. Options: --port N (0 takes a free one).
  */
 final class Provider {
@@ -38,6 +39,7 @@ final class Provider {
         service(Echo.class, new EchoService(seen, "grey", "2.0"), "grey", "2.0").export();
         service(Echo.class, new EchoService(seen, "", "1.1"), "", "1.1").export();
         service(Greeter.class, new GreeterService(), "", "").export();
+        service(Users.class, new UsersService(), "", "").export();
         Signal.handle(new Signal("TERM"), signal -> System.exit(0));
         out.println("READY 127.0.0.1:" + port);
         out.flush();
