@@ -340,7 +340,8 @@ def median(rows, key):
 def show(ratio, digits=3):
     if ratio is None:
         return "–"
-    return f"{ratio.mean:.{digits}f} [{ratio.low:.{digits}f}, {ratio.high:.{digits}f}]"
+    low, high = (f"{x:.{digits}f}" if 0.001 < x < 1000 else f"{x:.0e}" for x in (ratio.low, ratio.high))
+    return f"{ratio.mean:.{digits}f} [{low}, {high}]"
 
 
 def number(value):
