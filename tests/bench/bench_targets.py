@@ -99,6 +99,8 @@ class Target:
     form = "framed"  # in which unary calls must reach the provider
     streams = True  # False: set up for unary calls alone
     service = SERVICE
+    baseline = "direct"  # the target that latency is added to
+    takes_gzip = True
     opaque_codecs = True  # False: the provider reads its messages, so that they must be protobuf
     warm_seconds = 0  # of load before anything is measured, for what compiles as it runs
     version_args = ["--version"]
@@ -345,6 +347,7 @@ class EnvoyBridge(Envoy):
     whole (buffer), so that it leaves with its Content-Length; over HTTP/2 as tributary's default."""
 
     streams = False
+    takes_gzip = False  # it takes the prefix off and does not look at its flag
     form = "bare_h2"
     filters = """          - name: envoy.filters.http.grpc_http1_reverse_bridge
             typed_config:
@@ -438,6 +441,25 @@ class TributaryHttp1(TributaryUnary):
     form = "bare_h1"
 
 
+class TributaryNoLength(TributaryUnary):
+    """content_length = off: held, but the provider is not told the size."""
+
+    route = "call = unary\ncontent_length = off\n"
+
+
+class TributaryCut(TributaryUnary):
+    """fast_path_max below every payload: nothing is held, the length comes from the prefix."""
+
+    route = "call = unary\nfast_path_max = 64\n"
+    path = "cut_through"
+
+
+class TributaryOffer(TributaryUnary):
+    """forward_accept_encoding = on: the provider may compress its replies."""
+
+    upstream = "wire = bare\nforward_accept_encoding = on\n"
+
+
 class TributaryUnmerged(TributaryUnary):
     """merge_writes = off: what merging saves."""
 
@@ -457,6 +479,9 @@ TARGETS = {
     "tributary-framed": TributaryFramed,
     "tributary-http1": TributaryHttp1,
     "tributary-unmerged": TributaryUnmerged,
+    "tributary-nolength": TributaryNoLength,
+    "tributary-cut": TributaryCut,
+    "tributary-offer": TributaryOffer,
     "nghttpx": Nghttpx,
     "nginx": Nginx,
     "haproxy": Haproxy,

@@ -18,13 +18,13 @@ import pathlib
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 import bench_targets
-from bench_load import find_build, load, parse_size, prime
+from bench_load import count_syscalls, find_build, load, parse_size, prime
+from bench_proof import settled
 from bench_targets import TARGETS, Provider
 
 CASES = "128:10x10,128:100x1,1K:10x10,16K:10x10,1M:10x10"
@@ -60,7 +60,8 @@ def run(options, target, args):
 
 
 def measured(options, target, case):
-    before, seen = target.counts(), target.provider.counts()
+    seen = settled(target.provider.counts)
+    before = target.counts()
     if options.duration:
         timing = ["--warmup", options.warmup, "--duration", options.duration]
     else:
@@ -84,27 +85,6 @@ def proxy_cost(report):
 
 
 # ---- system calls and instructions ----
-
-
-def count_syscalls(options, target, case):
-    """System calls per call, by strace; it slows the proxy down, so that more merges: a lower bound."""
-    calls = 1000 if case.size >= 1 << 18 else 10000
-    with tempfile.NamedTemporaryFile("r") as out:
-        trace = subprocess.Popen(
-            ["strace", "-c", "-f", "-o", out.name, "-p", str(target.pid)], stderr=subprocess.PIPE
-        )
-        trace.stderr.readline()  # "attached"
-        run(options, target, [*case.args(), "--warmup-count", "1", "--count", calls])
-        trace.send_signal(signal.SIGINT)
-        trace.wait(30)
-        trace.stderr.close()
-        text = out.read()
-    total = re.search(r"^100\.00\s+\S+\s+(?:\S+\s+)?(\d+)\s+(?:\d+\s+)?total$", text, re.M)
-    rows = re.findall(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", text, re.M)
-    if not total:
-        raise RuntimeError(f"strace said: {text}")
-    kinds = {name: int(count) / calls for count, name in rows if name != "total"}
-    return int(total.group(1)) / calls, kinds
 
 
 def count_instructions(options, name, provider, folder, case):
@@ -184,7 +164,8 @@ def print_syscalls(options, cases, names, targets):
         for name in names:
             if not targets[name].pid:
                 continue
-            total, kinds = count_syscalls(options, targets[name], case)
+            calls = 1000 if case.size >= 1 << 18 else 10000
+            total, kinds = count_syscalls(options.loadgen, options.load_core, targets[name], case.args(), calls)
             most = sorted(kinds.items(), key=lambda item: -item[1])[:4]
             text = ", ".join(f"{kind} {count:.3f}" for kind, count in most)
             print(f"| {case.name} | {name} | {total:.3f} | {text} |")
@@ -201,6 +182,8 @@ def print_instructions(options, cases, names, provider, folder):
 
 def choose_targets(wanted):
     names = []
+    if "envoy" in wanted:
+        bench_targets.install_envoy()
     for name in wanted.split(","):
         if name not in TARGETS:
             sys.exit(f"unknown target {name}; there are {', '.join(TARGETS)}")

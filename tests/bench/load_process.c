@@ -62,3 +62,15 @@ load_process_read(pid_t pid, struct load_process *at)
     read_status(pid, at);
     at->cpu_ns = cpu_clock_ns(pid);
 }
+
+void
+load_process_reset_peak(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/clear_refs", (int)pid);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return;
+    fputs("5\n", file);
+    fclose(file);
+}

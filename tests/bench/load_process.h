@@ -14,10 +14,12 @@ struct load_process {
     double user_s;
     double system_s;
     long rss_kb;
-    long peak_kb; /* VmHWM: since the process started */
+    long peak_kb; /* VmHWM: since load_process_reset_peak(), else since the process started */
     long threads;
 };
 
 void load_process_read(pid_t pid, struct load_process *at);
+/* Lets the peak count from now on. Where the kernel forbids it, the peak stays what it is. */
+void load_process_reset_peak(pid_t pid);
 
 #endif

@@ -27,6 +27,8 @@
 #define PIDS_MAX 8
 #define DRAIN_NS 5000000000u
 #define PROBLEMS_SHOWN 5u
+#define LEAST_WAIT_NS 60000000000u
+#define LEAST_STEP_NS 20000000u
 
 enum phase { PHASE_WARMUP, PHASE_MEASURE, PHASE_DRAIN };
 
@@ -42,7 +44,7 @@ struct load {
     struct caller_engine engine;
     struct caller_config config;
     /* command line */
-    long in_flight, count, warmup_count, max_open;
+    long in_flight, count, warmup_count, max_open, least;
     double warmup_s, duration_s, rate;
     const char *json, *label;
     bool progress;
@@ -114,11 +116,15 @@ end_measure(void)
     peer_timer_start(&load.engine.timers, &load.phase_timer, load.window_end_ns + DRAIN_NS);
 }
 
+/* --least: slow calls get more time, so that a short window is not an empty one. */
 static void
 on_measure_over(struct peer_timer *timer)
 {
-    (void)timer;
-    end_measure();
+    uint64_t now_ns = uv_hrtime();
+    if (load.phase_ended < (uint64_t)load.least && now_ns - load.window_start_ns < LEAST_WAIT_NS)
+        peer_timer_start(&load.engine.timers, timer, now_ns + LEAST_STEP_NS);
+    else
+        end_measure();
 }
 
 static void
@@ -126,6 +132,8 @@ start_measure(void)
 {
     load.phase = PHASE_MEASURE;
     load.phase_ended = 0;
+    for (int i = 0; i < load.watched_count; i++)
+        load_process_reset_peak(load.watched[i].pid);
     for (int i = 0; i < load.watched_count; i++)
         load_process_read(load.watched[i].pid, &load.watched[i].before);
     load.own_cpu_s = own_cpu_s();
@@ -366,6 +374,8 @@ read_command_line(int argc, char **argv)
         {"duration", PEER_OPTION_REAL, &load.duration_s, NULL, "seconds measured (5)"},
         {"warmup-count", PEER_OPTION_NUMBER, &load.warmup_count, NULL, "calls instead of seconds"},
         {"count", PEER_OPTION_NUMBER, &load.count, NULL, "calls measured, instead of seconds"},
+        {"least", PEER_OPTION_NUMBER, &load.least, NULL,
+         "go on after --duration until so many calls have ended, for a minute at most"},
         {"pid", PEER_OPTION_LIST, &load.pids, NULL, "NAME=PID whose cost is measured; may repeat"},
         {"label", PEER_OPTION_TEXT, &load.label, NULL, "goes into the report"},
         {"json", PEER_OPTION_TEXT, &load.json, NULL, "file for the report; default stdout"},

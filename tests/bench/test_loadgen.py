@@ -63,6 +63,13 @@ def test_closed_loop_keeps_its_time(folders, provider):
     assert report["qps"] == pytest.approx(report["calls"] / report["duration_s"], rel=0.01)
 
 
+def test_slow_calls_get_more_time(folders, provider):
+    slow = ["--metadata", "x-delay-us=300000", "--in-flight", 1, "--duration", 0.1, "--warmup", 0]
+    load(folders, provider, *slow, code=1)  # nothing ended in the window
+    report = load(folders, provider, *slow, "--least", 20)
+    assert report["calls"] >= 20 and 0.5 < report["duration_s"] < 5
+
+
 def test_open_loop_makes_each_call_that_is_due(folders, provider):
     report = load(folders, provider, "--rate", 500, "--duration", 2, "--warmup", 0.2)
     assert abs(report["calls"] - 1000) <= 2 and report["unfinished"] == 0
