@@ -14,6 +14,7 @@ out and the report says so. TERM and INT end what was started; every run has a t
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -73,7 +74,12 @@ class Lane(bench_targets.Tributary):
 
     def __init__(self, name, provider, folder, core, *, route="", upstream="", proxy="", paths=("fast",)):
         self.route, self.upstream, self.proxy, self.paths = route, upstream, proxy, paths
-        super().__init__(name, provider, folder, core)
+        try:
+            super().__init__(name, provider, folder, core)
+        except Exception:
+            if hasattr(self, "process"):
+                bench_targets.end(self.process)
+            raise
 
     def command(self):
         command = super().command()
@@ -180,7 +186,10 @@ class Rows:
             self.path.write_text(json.dumps({"asked": asked}) + "\n")
 
     def load(self, asked):
-        lines = self.path.read_text().splitlines()
+        text = self.path.read_text()
+        lines = text.splitlines()
+        if not text.endswith("\n"):  # cut off as it was written: the next line must not join it
+            self.path.write_text(text + "\n")
         before = json.loads(lines[0])["asked"]
         if before != asked:
             sys.exit(f"{self.path} holds another plan: {before}, asked for now: {asked}")
@@ -205,6 +214,30 @@ class Rows:
         return [r for r in self.rows if r["cell"] == cell and r["lane"] == lane and "error" not in r]
 
 
+# ---- ending when asked to ----
+
+_asked = {"shields": 0, "signal": 0}
+
+
+def on_signal(number, _frame):
+    """TERM and INT end the program as exceptions, which pass the finally clauses; not while a process is
+    being started or stopped, because nobody would own it then."""
+    _asked["signal"] = number
+    if not _asked["shields"]:
+        sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def shielded():
+    _asked["shields"] += 1
+    try:
+        yield
+    finally:
+        _asked["shields"] -= 1
+    if _asked["signal"] and not _asked["shields"]:
+        sys.exit(128 + _asked["signal"])
+
+
 # ---- rounds ----
 
 
@@ -218,13 +251,14 @@ class Round:
 
     def target(self, cell, lane):
         key = (cell.provider, lane)
-        if cell.provider not in self.providers:
-            self.providers[cell.provider] = self.plan.providers[cell.provider](self.options)
-        if key not in self.targets:
-            provider = self.providers[cell.provider]
-            folder = pathlib.Path(self.folder.name) / cell.provider
-            folder.mkdir(exist_ok=True)
-            self.targets[key] = self.plan.open_lane(lane, provider, folder, self.options.proxy_core)
+        with shielded():
+            if cell.provider not in self.providers:
+                self.providers[cell.provider] = self.plan.providers[cell.provider](self.options)
+            if key not in self.targets:
+                provider = self.providers[cell.provider]
+                folder = pathlib.Path(self.folder.name) / cell.provider
+                folder.mkdir(exist_ok=True)
+                self.targets[key] = self.plan.open_lane(lane, provider, folder, self.options.proxy_core)
         if (key, cell.client) not in self.primed:
             self.primed.add((key, cell.client))
             prime(self.options, cell, self.targets[key])
@@ -234,13 +268,15 @@ class Round:
         """After a failure: the next run gets a new process."""
         target = self.targets.pop((cell.provider, lane), None)
         self.primed.discard(((cell.provider, lane), cell.client))
-        if target:
-            target.stop()
+        with shielded():
+            if target:
+                target.stop()
 
     def stop(self):
-        for each in [*self.targets.values(), *self.providers.values()]:
-            each.stop()
-        self.folder.cleanup()
+        with shielded():
+            for each in [*self.targets.values(), *self.providers.values()]:
+                each.stop()
+            self.folder.cleanup()
 
 
 def rotated(names, turn):
@@ -408,7 +444,8 @@ def sizes(text):
 
 def run(options, plan, render, asked):
     """Measures, then writes report.md and result.json; exit code 0, 1 when a run failed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
     options.out.mkdir(parents=True, exist_ok=True)
     rows = Rows(options.out, asked, options.resume or options.report)
     complete = True
