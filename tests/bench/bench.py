@@ -127,8 +127,9 @@ def prime_once(options, scenario, target):
     options.primed.add(scenario)
     codec = [] if scenario.serialization == "protobuf" else ["--codec", scenario.serialization]
     prime(options.loadgen, options.load_core, target, codec)
-    if target.warm_seconds:
-        warm = ["--warmup", target.warm_seconds, "--duration", 0.1, "--least", 1]
+    seconds = bench_peers.warm_seconds(target)
+    if seconds:
+        warm = ["--warmup", seconds, "--duration", 0.1, "--least", 1]
         load(options.loadgen, options.load_core, target, [*scenario.load_args(options, target.service), *warm])
 
 
@@ -191,7 +192,8 @@ def summary(scenario, target, rounds, version, syscalls=None):
         "call_mode": scenario.mode,
         "baseline": target.baseline,
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "qps": median_of(rounds, rate),
+        "qps": median_of(rounds, "qps"),
+        **({"messages_per_s": median_of(rounds, rate)} if scenario.mode == "streaming" else {}),
         "success_rate": min(report["success_rate"] for report in rounds),
         **{
             f"latency_{p}_ms": median_of(rounds, f"latency_{p}_ms")

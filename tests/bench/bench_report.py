@@ -38,59 +38,45 @@ def groups_of(results):
     return groups
 
 
-def frameworks_of(results):
-    return list(dict.fromkeys(result["framework"] for result in sorted(results, key=rank)))
+def is_real(result):
+    """Calls of a real provider: compared with that provider called directly, not with proxies of the stub."""
+    return result.get("baseline", "direct") != "direct"
 
 
 def rank(result):
-    """Direct first, tributary next, then the others."""
+    """Direct first, tributary next, then the others; real providers each with what stands before them."""
     name = result["framework"]
+    if is_real(result):
+        return (3, result["baseline"], name != result["baseline"], name)
     return (0 if name.startswith("direct") else 1 if name.startswith("tributary") else 2, name)
+
+
+def base_of(result, row):
+    return row.get(result["baseline"] if is_real(result) else BASE)
 
 
 # ---- tables ----
 
 
-def table(results, title, cell):
-    """Rows: payload and concurrency; columns: frameworks."""
-    names = frameworks_of(results)
-    lines = [f"\n**{title}**\n", "| payload, concurrency | " + " | ".join(names) + " |"]
-    lines.append("|---" * (len(names) + 1) + "|")
-    rows = {}
-    for result in results:
-        rows.setdefault(point_of(result), {})[result["framework"]] = result
-    for point, row in rows.items():
-        cells = [cell(row[name], row) if name in row else "" for name in names]
-        lines.append(f"| {size_text(point[3])}, {point[4]} | " + " | ".join(cells) + " |")
-    return lines
+def number(value, digits):
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
-def with_ratio(key, digits):
-    def cell(result, row):
-        value = result[key]
-        if not value:
-            return "–"
-        base = row.get(BASE, {}).get(key)
-        ratio = f" ({value / base:.2f})" if base and result["framework"] != BASE else ""
-        return f"{value:.{digits}f}{ratio}"
-
-    return cell
+def with_ratio(result, row, key, digits):
+    """A figure and its ratio to the base's, which stands alone."""
+    value, base = result[key], base_of(result, row)
+    if not value:
+        return "–"
+    ratio = f" ({value / base[key]:.2f})" if base and base[key] and base is not result else ""
+    return f"{value:.{digits}f}{ratio}"
 
 
-def sum_cell(result, row):
-    del row
-    return f"{result['proxy_cpu_us'] + result['provider_cpu_us']:.2f}"
+def added_cell(result):
+    value = result.get("latency_added_p50_ms")
+    return "–" if value is None else f"{value:+.3f}"
 
 
-def added_cell(result, row):
-    direct = row.get("direct", {}).get("latency_p50_ms")
-    if direct is None or result["framework"] == "direct":
-        return f"{result['latency_p50_ms']:.3f}"
-    return f"{result['latency_p50_ms'] - direct:+.3f}"
-
-
-def spread_cell(result, row):
-    del row
+def spread_cell(result):
     key = "proxy" if result["cpu_of"] == "proxy" else "provider"
     cost = "cpu_us_per_message" if result["call_mode"] == "streaming" else "cpu_us_per_call"
     costs = [report["processes"].get(key, {}).get(cost, 0) for report in result["rounds"]]
@@ -98,17 +84,59 @@ def spread_cell(result, row):
     return f"{100 * (max(costs) - min(costs)) / middle:.0f} %" if middle else "–"
 
 
+def rows_of(results, real):
+    row = {result["framework"]: result for result in results}
+    for result in sorted(results, key=rank):
+        if is_real(result) != real:
+            continue
+        both = result["proxy_cpu_us"] + result["provider_cpu_us"]
+        base = base_of(result, row)
+        ratio = ""
+        if real and base is not result and base:
+            ratio = f" ({both / (base['proxy_cpu_us'] + base['provider_cpu_us']):.2f})"
+        cells = [
+            result["framework"],
+            number(result["proxy_cpu_us"], 2) if real else with_ratio(result, row, "proxy_cpu_us", 2),
+            number(result["provider_cpu_us"], 2),
+            f"{both:.2f}{ratio}",
+            with_ratio(result, row, "messages_per_s" if result["call_mode"] == "streaming" else "qps", 0),
+            number(result["latency_p50_ms"], 3),
+            added_cell(result),
+            number(result["latency_p99_ms"], 3),
+            number(result["latency_p999_ms"], 3),
+            number(result.get("syscalls_per_call"), 2),
+            number(result["memory_peak_mb"], 1),
+            spread_cell(result),
+        ]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def point_lines(point, results):
+    """One payload and concurrency: what proxies cost before the stub, then real providers."""
+    per = "message" if point[0] == "streaming" else "call"
+    lines = [f"\n### {size_text(point[3])}, {point[4]} in flight"]
+    for real in (False, True):
+        rows = list(rows_of(results, real))
+        if rows:
+            base = "direct" if real else BASE
+            lines.append(
+                f"\n| {'real provider' if real else 'stub provider'} | proxy CPU, µs per {per} | provider CPU | both "
+                f"| {per}s/s | p50, ms | added p50 | p99 | p99.9 | system calls | peak MB | spread |"
+            )
+            lines.append("|---" * 12 + "|")
+            lines += rows
+            lines.append(f"\nIn brackets: × {base}.")
+    return lines
+
+
 def group_lines(key, results):
     mode, serialization, compression = key
-    per = "message" if mode == "streaming" else "call"
     lines = [f"\n## {mode}, {serialization}, compression {compression}"]
-    lines += table(results, f"CPU of the proxy, µs per {per} (× {BASE})", with_ratio("proxy_cpu_us", 2))
-    lines += table(results, f"CPU of proxy and provider together, µs per {per}", sum_cell)
-    lines += table(results, f"{per.capitalize()}s per second (× {BASE})", with_ratio("qps", 0))
-    lines += table(results, "Median latency of a call, ms; behind a proxy: what it adds", added_cell)
-    lines += table(results, "99th percentile, ms", with_ratio("latency_p99_ms", 3))
-    lines += table(results, "Peak memory, MB", with_ratio("memory_peak_mb", 1))
-    lines += table(results, "Spread of the CPU figure between rounds", spread_cell)
+    points = {}
+    for result in results:
+        points.setdefault(point_of(result), []).append(result)
+    for point, group in points.items():
+        lines += point_lines(point, group)
     return lines
 
 
@@ -119,9 +147,16 @@ def facts_lines(out, results):
     if facts:
         lines.append(
             f"{facts['when']}; {facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}; "
+            f"the {facts.get('grid', 'slice')}, {facts.get('minutes', '?')} minutes: "
             f"{facts['rounds']} interleaved rounds of {facts['seconds_per_run']} s, medians; load "
             f"average at the end {facts['load_average']:.1f}. `{facts['command']}`\n"
         )
+    lines.append(
+        "CPU is that of the process, all threads, by its clock. Latencies of a closed loop are those of a "
+        "saturated machine: half_load.py measures them at half load. Peak memory and spread (of the CPU "
+        "figure between rounds) are the proxy's, else the provider's. System calls are counted under strace, "
+        "which merges more: a lower bound.\n"
+    )
     lines.append("| framework | unary calls reach the provider as | version |\n|---|---|---|")
     seen = {}
     for result in sorted(results, key=rank):
@@ -135,9 +170,11 @@ def facts_lines(out, results):
 
 # ---- plots ----
 
+OURS, OTHERS, PROVIDER = "#1f6fb4", "#9aa0a6", "#d8a657"
+
 
 def plots(out, results):
-    """One figure per group: CPU per call and calls per second over payloads. Their files' names."""
+    """Two or three figures per group, at its lowest concurrency, a panel for each payload. Their files' names."""
     try:
         import matplotlib
 
@@ -149,30 +186,76 @@ def plots(out, results):
     for key, group in groups_of(results).items():
         least = min(result["concurrency"] for result in group)
         shown = [result for result in group if result["concurrency"] == least]
-        figure, axes = plt.subplots(1, 2, figsize=(11, 4))
-        draw(axes[0], [r for r in shown if r["proxy_cpu_us"]], "proxy_cpu_us", "proxy CPU, µs per call")
-        draw(axes[1], shown, "qps", "per second")
-        figure.suptitle(f"{', '.join(key)}, {least} in flight")
-        figure.tight_layout()
-        stem = "plot_" + "_".join(key)
-        for suffix in ("png", "svg"):
-            figure.savefig(out / f"{stem}.{suffix}", dpi=110)
-        plt.close(figure)
-        files.append(stem)
+        rate = "messages_per_s" if key[0] == "streaming" else "qps"
+        per = "message" if key[0] == "streaming" else "call"
+        stub = [result for result in shown if not is_real(result)]
+        figures = (
+            ("cpu", f"CPU of the proxy, µs per {per}", [r for r in stub if r["proxy_cpu_us"]], ["proxy_cpu_us"]),
+            ("rate", f"{per}s per second", stub, [rate]),
+            ("real", f"real providers: CPU, µs per {per}", [r for r in shown if is_real(r)],
+             ["proxy_cpu_us", "provider_cpu_us"]),
+        )
+        for what, title, chosen, keys in figures:
+            if not chosen:
+                continue
+            stem = "plot_" + "_".join([*key, what])
+            base = "the provider called directly" if what == "real" else BASE
+            title += f"; in brackets × {base}\n{', '.join(key[:2])}, compression {key[2]}, {least} in flight"
+            figure = panels(plt, chosen, keys, title)
+            for suffix in ("png", "svg"):
+                figure.savefig(out / f"{stem}.{suffix}", dpi=110, bbox_inches="tight")
+            plt.close(figure)
+            files.append(stem)
     return files
 
 
-def draw(axes, results, key, label):
-    for name in frameworks_of(results):
-        line = [(r["payload_size"], r[key]) for r in results if r["framework"] == name]
-        axes.plot(*zip(*sorted(line)), marker="o", label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xlabel("payload, bytes")
-    axes.set_ylabel(label)
-    axes.grid(True, alpha=0.3)
-    if axes.lines:
-        axes.legend(fontsize=7)
+def panels(plt, results, keys, title):
+    sizes = sorted({result["payload_size"] for result in results})
+    names = list(dict.fromkeys(result["framework"] for result in sorted(results, key=rank)))
+    columns = min(2, len(sizes))
+    lines = -(-len(sizes) // columns)
+    height = (0.9 + 0.27 * len(names)) * lines + 0.8
+    figure, grid = plt.subplots(lines, columns, figsize=(6.2 * columns, height), squeeze=False, sharey=True)
+    for axes, size in zip(grid.flat, sizes):
+        row = {result["framework"]: result for result in results if result["payload_size"] == size}
+        bars(axes, names, row, keys)
+        axes.set_title(size_text(size), fontsize=10, loc="left", fontweight="bold")
+    for axes in list(grid.flat)[len(sizes) :]:
+        axes.set_visible(False)
+    figure.suptitle(title, fontsize=11, x=0.02, ha="left")
+    figure.tight_layout()
+    if len(keys) > 1:
+        handles = [plt.Rectangle((0, 0), 1, 1, color=color) for color in (OURS, PROVIDER)]
+        figure.legend(handles, ["proxy", "provider"], loc="upper right", fontsize=9, frameon=False, ncols=2)
+    return figure
+
+
+def bars(axes, names, row, keys):
+    """Horizontal bars, a name each, value and ratio written behind them."""
+    longest = max(sum(result[key] for key in keys) for result in row.values())
+    for at, name in enumerate(names):
+        result = row.get(name)
+        if not result:
+            continue
+        left = 0
+        for key in keys:
+            ours = name.startswith("tributary")
+            color = PROVIDER if key == "provider_cpu_us" else OURS if ours else OTHERS
+            axes.barh(at, result[key], left=left, height=0.72, color=color)
+            left += result[key]
+        base = base_of(result, row)
+        whole = base and sum(base[key] for key in keys)
+        ratio = f"  ({left / whole:.2f} ×)" if whole and base is not result else ""
+        digits = 0 if longest >= 1000 else 1
+        axes.text(left + longest * 0.01, at, f"{left:,.{digits}f}{ratio}", va="center", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(0, longest * 1.28)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.grid(True, axis="x", alpha=0.25)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
 
 
 # ---- benchstat ----

@@ -128,7 +128,7 @@ class Target:
         done = subprocess.run(
             [self.command()[0], *self.version_args], capture_output=True, text=True, check=False
         )
-        return (done.stdout or done.stderr).strip().splitlines()[0]
+        return (done.stdout or done.stderr).strip().splitlines()[0].partition(" - ")[0]
 
     def write(self, suffix, text):
         path = self.folder / f"{self.name}.{suffix}"
@@ -339,7 +339,8 @@ class Envoy(Target):
     version_args = ["--version"]
 
     def version(self):
-        return "envoy " + super().version().strip().split("/")[1]
+        found = re.search(r"version: \w+/([\d.]+)/", super().version())
+        return f"envoy {found[1] if found else '?'}"
 
 
 class EnvoyBridge(Envoy):
