@@ -101,13 +101,19 @@ def held(result):
     return cpu, rate
 
 
+def connections(rows):
+    """Open after the run, and the most that one round has opened; the client's own when called directly."""
+    now, opened = median(rows, "connections"), max((row.get("opened", 0) for row in rows), default=0)
+    return f"{CONNECTIONS}" if now is None else f"{now:.0f} ({opened})"
+
+
 def row_text(cell, name, rows, result):
     cells = [
         cell.name, name, number(median(rows, "client_cpu_us")), number(median(rows, "proxy_cpu_us")),
         number(median(rows, "provider_cpu_us")), number(median(rows, "system_cpu_us")),
         show(result.cost) if result else "1", f"{median(rows, 'qps') or 0:.0f}", show(result.rate) if result else "1",
         number(median(rows, "p50_ms")), number(median(rows, "p99_ms")), number(median(rows, "mallocs")),
-        number(median(rows, "alloc_bytes")), number(median(rows, "connections")),
+        number(median(rows, "alloc_bytes")), connections(rows),
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -130,8 +136,8 @@ def render(plan, rows):
         words = [word for by_cell in results.values() for word in held(by_cell[cell.name])]
         bar.append(f"| {cell.name} | " + " | ".join(words) + " |")
     text = "\n".join(lines + bar) + (
-        "\n\nIntervals are 95 % over paired rounds. Connections: open from proxy to provider after the run "
-        "(direct: as many as the client has).\n"
+        "\n\nIntervals are 95 % over paired rounds. Connections: open to the provider after the run (the most opened "
+        "since the proxy's start in any round); directly the client's own.\n"
     )
     names = ("client_cpu_us", "proxy_cpu_us", "provider_cpu_us", "system_cpu_us", "qps", "p50_ms", "p99_ms",
              "mallocs", "alloc_bytes", "connections", "opened")

@@ -3,6 +3,7 @@
 
     TRIBUTARY_BIN=build/release/tributary tests/bench/toggles.py --build build/release
     … toggles.py --provider dubbo-go --payload 128,16K          a slice; --resume goes on
+    … toggles.py --provider dubbo-go@500us,dubbo-go@2ms         handlers that take so long (waiting)
 
 Each lane is tributary with one key changed from the fast path's settings (call = unary, wire = bare,
 transport = h2), before the C stub provider and before a real dubbo-go provider. Per toggle, payload
@@ -81,17 +82,18 @@ COMPARISONS = [
 
 
 def cell_of(options, provider, text, size, compression):
-    rate = next(rate for up_to, rate in RATES[provider] if size <= up_to)
+    kind_of_provider, _, _ = provider.partition("@")
+    rate = next(rate for up_to, rate in RATES[kind_of_provider] if size <= up_to)
     calls = int(rate * options.seconds / (GZIP_SLOWER if compression != "none" else 1))
     calls = max(2 * IN_FLIGHT, calls)
     name = f"{provider}, {text}, {compression}"
     if compression == "offered":
         args = ["-offer-gzip"]
-        if provider == "stub":
+        if kind_of_provider == "stub":
             args += ["-method", "/tributary.demo.Echo/Say"]
         return Cell(name, size, IN_FLIGHT, CONNECTIONS, calls, calls // 4, "grpc-go", tuple(args), provider)
     args = ["--gzip"] if compression == "gzip" else []
-    if provider == "dubbo-go":
+    if kind_of_provider == "dubbo-go":
         args += bench_dubbo.LOAD_ARGS
     return Cell(name, size, IN_FLIGHT, CONNECTIONS, calls, calls // 4, "loadgen", tuple(args), provider)
 
@@ -109,10 +111,13 @@ def plan_of(options, programs):
     def open_lane(name, provider, folder, core):
         return Lane(name, provider, folder, core, **LANES[name])
 
-    starts = {
-        "stub": lambda options: Provider(options.tools, options.load_core),
-        "dubbo-go": lambda options: bench_dubbo.DubboGo(programs["dubbo-provider"], options.load_core),
-    }
+    def start(options, name):
+        kind_of_provider, _, delay = name.partition("@")
+        if kind_of_provider == "stub":
+            return Provider(options.tools, options.load_core)
+        return bench_dubbo.DubboGo(programs["dubbo-provider"], options.load_core, delay or "0s")
+
+    starts = {name: lambda options, name=name: start(options, name) for name in options.provider.split(",")}
     return Plan("Each toggle, on and off", cells_of(options), lanes_of, open_lane, starts, COMPARISONS, options.rounds)
 
 
@@ -185,10 +190,13 @@ def render(plan, rows):
 def main(argv=None):
     made = bench_rounds.parser(__doc__, "toggles", 5)
     made.add_argument("--payload", default=PAYLOADS, help=f"by commas; default {PAYLOADS}")
-    made.add_argument("--provider", default=PROVIDERS, help=f"default {PROVIDERS}")
+    made.add_argument("--provider", default=PROVIDERS, help=f"stub, dubbo-go, dubbo-go@DELAY; default {PROVIDERS}")
     made.add_argument("--compression", default="none,gzip,offered", help="default none,gzip,offered")
     options = made.parse_args(argv)
     bench_rounds.prepare(options)
+    wrong = [name for name in options.provider.split(",") if name != "stub" and name.partition("@")[0] != "dubbo-go"]
+    if wrong:
+        sys.exit(f"no such provider: {', '.join(wrong)}")
     wants_go = not options.report and ("dubbo-go" in options.provider or "offered" in options.compression)
     programs = bench_dubbo.build(options.tools.parents[1]) if wants_go else dict.fromkeys(bench_dubbo.PROGRAMS)
     options.go_client = programs["bench-client"]
