@@ -20,7 +20,7 @@
  */
 enum { TRAILERS_MOST = 8192 - 512, MESSAGE_LEAST = 512, ENTRY_BYTES = 32 };
 
-static const struct field STATUS_200 = {{":status", 7}, {"200", 3}, FIELD_STATIC};
+static const struct field STATUS_200 = {{":status", 7}, {"200", 3}, FIELD_STATIC, 0};
 static const struct text ACCEPTED = {"identity,gzip", 13};
 
 /* --- requests --- */

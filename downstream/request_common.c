@@ -35,7 +35,7 @@ request_common_read(struct call *call, bool (*special)(struct call *call, enum h
 {
     struct call_request *request = &call->request;
     fields_for_each (field, &request->head) {
-        enum header_class class = header_class_of(field->name);
+        enum header_class class = header_class_of_field(field);
         switch (class) {
         case HEADER_PSEUDO:
             read_pseudo(call, field);

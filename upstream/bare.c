@@ -76,7 +76,7 @@ static void
 sort_field(struct call_reply *reply, const struct field *field)
 {
     uint64_t length;
-    enum header_class class = header_class_of(field->name);
+    enum header_class class = header_class_of_field(field);
     switch (class) {
     case HEADER_CONTENT_LENGTH:
         if (text_to_u64(field->value, &length) && length <= INT64_MAX)

@@ -13,7 +13,7 @@
 static void
 sort_field(struct call_reply *reply, const struct field *field, struct fields *custom)
 {
-    enum header_class class = header_class_of(field->name);
+    enum header_class class = header_class_of_field(field);
     switch (class) {
     case HEADER_GRPC_ENCODING:
         reply->encoding_name = field->value;

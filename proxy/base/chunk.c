@@ -18,13 +18,13 @@
 
 enum { CHUNK_MAPPED = 2 /* from this class on */ };
 
-static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 16384, 65536};
-/* Free lists: never more than these, nor than this part of the budget. Long bodies are many chunks
- * that come back all at once, and mapping one costs 16 page faults; trimming bounds the time. */
-static const uint32_t free_max[CHUNK_CLASSES] = {8192, 4096, 4096, 2048};
+static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 20480, 65536};
+/* Free lists: never more than this part of the budget. Long bodies are many chunks that come back
+ * all at once, and mapping one costs 16 page faults; trimming bounds the time. */
 static const uint32_t free_part[CHUNK_CLASSES] = {16, 16, 4, 2};
-/* What trimming leaves, so that a call after a quiet second finds warm memory: 320 KiB in all. */
-static const uint32_t free_kept[CHUNK_CLASSES] = {64, 16, 8, 2};
+enum { TRIM_MOST = 2048 /* chunks of a class at once: unmapping 128 MiB takes milliseconds */ };
+/* What trimming leaves, so that a call after a quiet second finds warm memory: 312 KiB in all. */
+static const uint32_t free_kept[CHUNK_CLASSES] = {64, 16, 6, 2};
 
 #define CHUNK_CAP(size) ((uint32_t)((size)-offsetof(struct chunk, data)))
 
@@ -38,7 +38,7 @@ static unsigned
 class_for(size_t bytes)
 {
     return (unsigned)(bytes > CHUNK_CAP(512)) + (bytes > CHUNK_CAP(2048)) +
-           (bytes > CHUNK_CAP(16384));
+           (bytes > CHUNK_CAP(20480));
 }
 
 void
@@ -48,7 +48,7 @@ chunk_pool_init(struct chunk_pool *pool, struct budget *budget)
     budget_lease_init(&pool->lease, budget);
     for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
         uint64_t share = budget->total / free_part[i] / class_bytes[i];
-        pool->free_max[i] = share < free_max[i] ? (uint32_t)share : free_max[i];
+        pool->free_max[i] = share < UINT32_MAX ? (uint32_t)share : UINT32_MAX;
     }
 }
 
@@ -107,14 +107,17 @@ shrink_free(struct chunk_pool *pool, unsigned size_class, uint32_t count)
     pool->free_low[size_class] = pool->free_count[size_class];
 }
 
-void
+bool
 chunk_pool_trim(struct chunk_pool *pool)
 {
+    bool more = false;
     for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
-        uint32_t idle = pool->free_low[i];
-        shrink_free(pool, i, idle > free_kept[i] ? idle - free_kept[i] : 0);
+        uint32_t idle = pool->free_low[i] > free_kept[i] ? pool->free_low[i] - free_kept[i] : 0;
+        more |= idle > TRIM_MOST;
+        shrink_free(pool, i, idle < TRIM_MOST ? idle : TRIM_MOST);
     }
     budget_lease_trim(&pool->lease);
+    return more;
 }
 
 void

@@ -14,7 +14,7 @@
 #include "proxy/base/budget.h"
 
 enum {
-    CHUNK_CLASSES = 4,       /* 512 B, 2K, 16K, 64K, header included */
+    CHUNK_CLASSES = 4,       /* 512 B, 2K, 20K (16 KiB in one piece), 64K; header included */
     CHUNK_LAST_BODY = 16384, /* longest body that the budget's last eighth serves */
 };
 
@@ -29,7 +29,7 @@ struct chunk {
 
 /* Data bytes of the two large classes. */
 enum {
-    CHUNK_16K_CAP = 16384 - sizeof(struct chunk),
+    CHUNK_20K_CAP = 20480 - sizeof(struct chunk),
     CHUNK_64K_CAP = 65536 - sizeof(struct chunk),
 };
 
@@ -44,9 +44,10 @@ struct chunk_pool {
 
 void chunk_pool_init(struct chunk_pool *pool, struct budget *budget);
 void chunk_pool_fini(struct chunk_pool *pool); /* every chunk must be back */
-/* Give what lay unused since the last call back to the heap (all but a few of each class), and the
- * lease's unused steps to the budget. Call about once a second. */
-void chunk_pool_trim(struct chunk_pool *pool);
+/* Give what lay unused since the last call back to the heap (all but a few of each class, and not
+ * everything at once: true, call again), and the lease's unused steps to the budget. Call about
+ * once a second. */
+bool chunk_pool_trim(struct chunk_pool *pool);
 
 /* Data bytes of a chunk of that class. */
 uint32_t chunk_class_cap(unsigned size_class);

@@ -54,7 +54,7 @@ fields_set(struct fields *fields, struct text name, struct text value, uint8_t f
         return;
     }
     uint32_t at = (uint32_t)(first - fields->items);
-    fields->items[at] = (struct field){name, value, flags};
+    fields->items[at] = (struct field){.name = name, .value = value, .flags = flags};
     remove_from(fields, at + 1, name);
 }
 

@@ -24,6 +24,7 @@ enum field_flag {
 struct field {
     struct text name, value;
     uint8_t flags; /* enum field_flag */
+    uint8_t kind;  /* 0, or what the name means: wire/header_class.h */
 };
 
 struct fields {
@@ -33,14 +34,14 @@ struct fields {
 };
 
 static inline void
-fields_init(struct fields *fields, struct arena *arena)
+fields_init(struct fields *fields, struct arena *home)
 {
-    *fields = (struct fields){.items = NULL, .arena = arena};
+    *fields = (struct fields){.items = NULL, .arena = home};
 }
 
 void fields_grow(struct fields *fields); /* room for one more */
-/* Views are kept, not copied. */
-static inline void
+/* Views are kept, not copied. The new field, good until the next is added. */
+static inline struct field *
 fields_add(struct fields *fields, struct text name, struct text value, uint8_t flags)
 {
     if (__builtin_expect(fields->count == fields->cap, 0))
@@ -49,6 +50,8 @@ fields_add(struct fields *fields, struct text name, struct text value, uint8_t f
     field->name = name;
     field->value = value;
     field->flags = flags;
+    field->kind = 0;
+    return field;
 }
 
 /* Name and value are copied into the arena. */

@@ -27,7 +27,8 @@ struct slab_header {
     uint32_t unused;
 };
 
-_Static_assert(sizeof(struct slab_header) == 16, "objects must stay 16-byte aligned");
+_Static_assert(sizeof(struct slab_header) == SLAB_HEADER && SLAB_HEADER % 16 == 0,
+               "objects must stay 16-byte aligned");
 
 static struct slab_header *
 header_of(void *memory)
@@ -55,31 +56,32 @@ slab_init(struct slab *slab)
 }
 
 static void *
-pop_free(struct slab *slab, unsigned size_class)
+pop_free(struct slab_list *list)
 {
-    void **object = slab->free[size_class];
-    poison_live(object, class_bytes(size_class) - sizeof(struct slab_header));
-    slab->free[size_class] = *object;
-    uint32_t count = --slab->free_count[size_class];
-    if (count < slab->free_low[size_class])
-        slab->free_low[size_class] = count;
+    void **object = list->first;
+    poison_live(object, header_of(object)->room);
+    list->first = *object;
+    uint32_t count = --list->count;
+    if (count < list->low)
+        list->low = count;
     return object;
 }
 
 static void
-shrink_free(struct slab *slab, unsigned size_class, uint32_t count)
+shrink_free(struct slab_list *list, uint32_t count)
 {
     while (count-- > 0)
-        mem_free(header_of(pop_free(slab, size_class)));
-    slab->free_low[size_class] = slab->free_count[size_class];
+        mem_free(header_of(pop_free(list)));
+    list->low = list->count;
 }
 
 void
 slab_trim(struct slab *slab)
 {
     for (unsigned i = 0; i < SLAB_CLASSES; i++) {
-        uint32_t idle = slab->free_low[i], kept = SLAB_KEPT_BYTES / class_bytes(i);
-        shrink_free(slab, i, idle > kept ? idle - kept : 0);
+        struct slab_list *list = &slab->free[i];
+        uint32_t kept = SLAB_KEPT_BYTES / class_bytes(i);
+        shrink_free(list, list->low > kept ? list->low - kept : 0);
     }
 }
 
@@ -87,7 +89,7 @@ void
 slab_fini(struct slab *slab)
 {
     for (unsigned i = 0; i < SLAB_CLASSES; i++)
-        shrink_free(slab, i, slab->free_count[i]);
+        shrink_free(&slab->free[i], slab->free[i].count);
 }
 
 static __attribute__((noinline)) void *
@@ -109,8 +111,8 @@ void *
 slab_alloc(struct slab *slab, size_t bytes)
 {
     size_t size_class = class_of(bytes);
-    if (__builtin_expect(size_class < SLAB_CLASSES && slab->free[size_class], 1))
-        return pop_free(slab, (unsigned)size_class);
+    if (__builtin_expect(size_class < SLAB_CLASSES && slab->free[size_class].first, 1))
+        return pop_free(&slab->free[size_class]);
     return new_object(bytes);
 }
 
@@ -141,15 +143,16 @@ slab_free(struct slab *slab, void *memory)
         return;
     struct slab_header *header = header_of(memory);
     unsigned size_class = header->size_class;
-    if (__builtin_expect(size_class == SLAB_LARGE || slab->free_count[size_class] >=
-                                                         SLAB_FREE_BYTES / class_bytes(size_class),
+    struct slab_list *list = &slab->free[size_class];
+    if (__builtin_expect(size_class == SLAB_LARGE ||
+                             (list->count + 1ull) * class_bytes(size_class) > SLAB_FREE_BYTES,
                          0)) {
         mem_free(header);
         return;
     }
     void **object = memory;
-    *object = slab->free[size_class];
-    slab->free[size_class] = object;
-    slab->free_count[size_class]++;
+    *object = list->first;
+    list->first = object;
+    list->count++;
     poison_free(object, header->room);
 }

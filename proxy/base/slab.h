@@ -1,8 +1,8 @@
 /*
  * Fixed-size objects from per-worker free lists: calls, streams, and everything nghttp2 allocates.
- * Size classes are multiples of 32 bytes up to SLAB_MAX, larger ones go to the heap. One thread, no
- * locks. Freed objects stay on their list (bounded per class) and are given back to the heap by
- * slab_trim().
+ * Size classes are multiples of 32 bytes up to SLAB_MAX, what is larger goes to the heap. One
+ * thread, no locks. Freed objects stay on their list (bounded per class) and are given back to the
+ * heap by slab_trim().
  */
 #ifndef TRIBUTARY_BASE_SLAB_H
 #define TRIBUTARY_BASE_SLAB_H
@@ -10,12 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SLAB_STEP = 32, SLAB_MAX = 4096, SLAB_CLASSES = SLAB_MAX / SLAB_STEP };
+enum {
+    SLAB_STEP = 32,
+    SLAB_MAX = 4096, /* header included */
+    SLAB_HEADER = 16,
+    SLAB_CLASSES = SLAB_MAX / SLAB_STEP,
+};
+
+struct slab_list {
+    void *first;
+    uint32_t count;
+    uint32_t low; /* least count since the last trim */
+};
 
 struct slab {
-    void *free[SLAB_CLASSES];
-    uint32_t free_count[SLAB_CLASSES];
-    uint32_t free_low[SLAB_CLASSES]; /* least free_count since the last trim */
+    struct slab_list free[SLAB_CLASSES];
 };
 
 void slab_init(struct slab *slab);

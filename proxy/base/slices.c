@@ -248,15 +248,14 @@ fill_last(struct slices *queue, const uint8_t *bytes, size_t len)
 }
 
 /*
- * What to ask the pool for when `ahead` bytes are still to come: bodies of a bit more than 16K take
- * two or three of those chunks (as many slices as a queue holds inline), not a 64K one that stays
- * mostly empty.
+ * What to ask the pool for when `ahead` bytes are still to come: bodies of a bit more than 20K take
+ * two of those chunks, not a 64K one that stays mostly empty.
  */
 static size_t
 chunk_want(uint64_t ahead)
 {
-    if (ahead > CHUNK_16K_CAP && ahead <= SLICES_INLINE * CHUNK_16K_CAP)
-        return CHUNK_16K_CAP;
+    if (ahead > CHUNK_20K_CAP && ahead <= 2 * CHUNK_20K_CAP)
+        return CHUNK_20K_CAP;
     return ahead < CHUNK_64K_CAP ? (size_t)ahead : CHUNK_64K_CAP;
 }
 

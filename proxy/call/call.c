@@ -45,6 +45,8 @@ on_deadline(struct timer *timer)
     reply_end(call);
 }
 
+_Static_assert(sizeof(struct call) + SLAB_HEADER <= SLAB_MAX, "a call would come from the heap");
+
 struct call *
 call_new(struct worker *worker, const struct downstream_ops *ops, void *down)
 {

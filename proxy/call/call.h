@@ -94,7 +94,7 @@ struct call_times {
         earlier_upstream; /* attempts before this one, added up */
 };
 
-enum { CALL_ARENA_BYTES = 2240 }; /* with the call just under SLAB_MAX */
+enum { CALL_ARENA_BYTES = 2232 }; /* with the call all that the largest slab object can be */
 
 struct call {
     struct grave grave;

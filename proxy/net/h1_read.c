@@ -170,7 +170,7 @@ h1_copy_fields(struct fields *into, const struct fields *from)
 {
     struct text named = fields_value(from, TEXT("connection"));
     fields_for_each (field, from) {
-        enum header_class class = header_class_of(field->name);
+        enum header_class class = header_class_of_field(field);
         if (class == HEADER_HOP || class == HEADER_HOST || class == HEADER_EXPECT)
             continue;
         if (named.len > 0 && named_in(field->name, named))

@@ -6,6 +6,7 @@
  * h2_session.c  the nghttp2 session: its settings, and its callbacks for what comes in
  * h2_send.c     its callbacks for what goes out; heads, data, trailers; filling the write queue
  * h2_stream.c   stream objects from birth to death; requests, credit, reset, detach
+ * h2_message.c  whether what comes in is a well-formed HTTP message
  * h2_closed.c   frames on streams that are over
  * h2_limits.c   what a peer may cost us; names of error codes
  *
@@ -18,6 +19,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "proxy/net/h2.h"
+#include "proxy/net/h2_message.h"
 
 enum {
     /* dubbo-java's connection breaks when this window reaches 0, and at 2^31-1 */
@@ -54,15 +56,17 @@ struct h2_stream {
     uint64_t head_end;  /* write queue's position behind the request's HEADERS; 0 until queued */
     uint64_t marked_ns; /* when the outgoing side was complete in the write queue */
     uint32_t interims;  /* 1xx heads so far */
-    bool ng_open;       /* nghttp2 knows the stream: its close callback is still to come */
-    bool marked;        /* stream.mark waits for the kernel: the object must stay */
-    bool dying;         /* in the graveyard */
-    bool head_queued;   /* outgoing HEADERS are in the write queue */
-    bool head_done;     /* incoming head is complete: the next block is trailers */
-    bool interim;       /* the block being read is a 1xx head */
-    bool last_data;     /* the DATA frame being read has END_STREAM */
-    bool deferred;      /* nghttp2 waits for resume_data */
-    bool has_length;    /* request: content-length was sent */
+    struct h2_message message; /* what has come in */
+    bool ng_open;              /* nghttp2 knows the stream: its close callback is still to come */
+    bool marked;               /* stream.mark waits for the kernel: the object must stay */
+    bool dying;                /* in the graveyard */
+    bool head_queued;          /* outgoing HEADERS are in the write queue */
+    bool head_done;            /* incoming head is complete: the next block is trailers */
+    bool interim;              /* the block being read is a 1xx head */
+    bool malformed;            /* what comes in is ignored: its reset is on the way */
+    bool last_data;            /* the DATA frame being read has END_STREAM */
+    bool deferred;             /* nghttp2 waits for resume_data */
+    bool has_length;           /* request: content-length was sent */
     bool has_trailers, trailers_submitted;
     bool peer_reset;      /* the peer's RST_STREAM is being handled */
     bool own_reset;       /* we reset it */

@@ -6,8 +6,8 @@
  * END_STREAM (on_end) -> on_ng_stream_close. Client: the same from the reply's HEADERS on; a block
  * with a 1xx status is skipped, so that the next one is the head.
  *
- * Failure modes: malformed messages are found by nghttp2, which resets the stream:
- * on_ng_stream_close says so to the owner. Protocol errors of the connection are answered by
+ * Failure modes: malformed messages (h2_message.c) reset the stream: on_ng_stream_close says so to
+ * the owner. Protocol errors of the connection are answered by
  * nghttp2 with GOAWAY; what it gives up on without one (floods) gets one here. Callbacks never
  * send: they submit, and the turn's end flushes.
  */
@@ -30,6 +30,18 @@ refuse_stream(struct h2 *h2, int32_t id)
 {
     nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
     return 0;
+}
+
+/* RFC 9113 section 8.1.1. Nothing more of the stream is listened to, and its close tells the owner.
+ */
+static int
+malformed(struct h2 *h2, struct h2_stream *hs)
+{
+    hs->malformed = true;
+    if (!hs->own_reset)
+        nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, hs->stream.id,
+                                  NGHTTP2_PROTOCOL_ERROR);
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
 static int
@@ -82,9 +94,10 @@ list_too_long(struct h2 *h2, struct h2_stream *hs)
 
 /* What is not nghttp2's for good is copied, with a NUL behind it: two at once. */
 static void
-keep_field(struct fields *fields, struct text name, struct text value, bool name_stays,
-           bool value_stays)
+keep_field(struct fields *fields, const struct h2_message_field *field)
 {
+    struct text name = field->name, value = field->value;
+    bool name_stays = field->constant_name, value_stays = field->constant_value;
     size_t name_bytes = name_stays ? 0 : name.len + 1,
            value_bytes = value_stays ? 0 : value.len + 1;
     if (name_bytes + value_bytes > 0) {
@@ -94,18 +107,35 @@ keep_field(struct fields *fields, struct text name, struct text value, bool name
         if (!value_stays)
             value.ptr = memcpy(copy + name_bytes, value.ptr, value_bytes);
     }
-    fields_add(fields, name, value,
-               name_stays ? (value_stays ? FIELD_STATIC : FIELD_STATIC_NAME) : 0);
+    struct field *kept = fields_add(
+        fields, name, value, name_stays ? (value_stays ? FIELD_STATIC : FIELD_STATIC_NAME) : 0);
+    header_class_keep(kept, field->class);
+}
+
+static enum h2_message_block
+block_of(const struct h2 *h2, const struct h2_stream *hs)
+{
+    if (h2->server)
+        return hs->head_done ? H2_MESSAGE_REQUEST_TRAILERS : H2_MESSAGE_REQUEST;
+    return hs->head_done ? H2_MESSAGE_RESPONSE_TRAILERS : H2_MESSAGE_RESPONSE;
 }
 
 /* Sizes as RFC 9113 section 6.5.2 counts them. Fields of streams that nobody listens to are counted
  * too: decoding costs. */
 static int
-take_field(struct h2 *h2, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
+on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
+             nghttp2_rcbuf *value, uint8_t flags, void *user_data)
 {
-    struct text name_text = text_of_rcbuf(name), value_text = text_of_rcbuf(value);
+    struct h2 *h2 = user_data;
+    struct h2_message_field field = {
+        .name = text_of_rcbuf(name),
+        .value = text_of_rcbuf(value),
+        .constant_name = nghttp2_rcbuf_is_static(name),
+        .constant_value = nghttp2_rcbuf_is_static(value),
+    };
+    (void)session, (void)frame, (void)flags;
     uint32_t *bytes = &h2->private->block_bytes;
-    *bytes += (uint32_t)(name_text.len + value_text.len) +
+    *bytes += (uint32_t)(field.name.len + field.value.len) +
               32; /* a field is at most 64K: no overflow before the check */
     if (*bytes > H2_MAX_HEADER_BOMB)
         h2_terminate(h2, NGHTTP2_ENHANCE_YOUR_CALM, UV_ECONNABORTED,
@@ -115,35 +145,15 @@ take_field(struct h2 *h2, nghttp2_rcbuf *name, nghttp2_rcbuf *value)
     struct h2_stream *hs = h2->private->block_stream;
     if (!hs)
         return 0;
-    if (!h2->server && !hs->head_done && value_text.len && value_text.ptr[0] == '1' &&
-        text_eq(name_text, TEXT(":status")))
+    field.class = header_class_of(field.name);
+    if (!h2_message_take(&hs->message, block_of(h2, hs), &field))
+        return malformed(h2, hs);
+    if (field.class == HEADER_PSEUDO && hs->message.status / 100 == 1 && !hs->head_done)
         hs->interim = true;
     struct fields *target = field_target(hs);
     if (target && !list_too_long(h2, hs))
-        keep_field(target, name_text, value_text, nghttp2_rcbuf_is_static(name),
-                   nghttp2_rcbuf_is_static(value));
+        keep_field(target, &field);
     return 0;
-}
-
-static int
-on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
-             nghttp2_rcbuf *value, uint8_t flags, void *user_data)
-{
-    (void)session, (void)frame, (void)flags;
-    return take_field(user_data, name, value);
-}
-
-/* dubbo-java sends grpc-message raw, with line feeds: the call keeps its status. Anything else
- * makes the message malformed. */
-static int
-on_ng_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf *name,
-                     nghttp2_rcbuf *value, uint8_t flags, void *user_data)
-{
-    struct h2 *h2 = user_data;
-    (void)session, (void)frame, (void)flags;
-    if (h2->server || !text_eq(text_of_rcbuf(name), TEXT("grpc-message")))
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    return take_field(h2, name, value);
 }
 
 static int
@@ -156,6 +166,12 @@ on_ng_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint
     if (!hs)
         return 0;
     hs->last_data = flags & NGHTTP2_FLAG_END_STREAM;
+    if (hs->malformed)
+        return 0;
+    if ((!h2->server && !hs->head_done) || !h2_message_data(&hs->message, len)) {
+        malformed(h2, hs);
+        return 0;
+    }
     if (!hs->stream.events) {
         if (!hs->last_data)
             nghttp2_session_consume_stream(session, id, len);
@@ -174,19 +190,35 @@ data_received(struct h2 *h2, const nghttp2_frame *frame)
     if (!end)
         return;
     struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
-    if (!hs)
+    if (!hs || hs->malformed)
         return;
+    if ((!h2->server && !hs->head_done) || !h2_message_whole(&hs->message)) {
+        malformed(h2, hs);
+        return;
+    }
     hs->stream.in_end = true;
     if (hs->stream.events)
         hs->stream.events->on_end(&hs->stream, NULL);
 }
 
 static void
-interim_received(struct h2_stream *hs)
+interim_received(struct h2 *h2, struct h2_stream *hs, bool end)
 {
     hs->interim = false;
-    if (++hs->interims > H2_MAX_INTERIM)
+    h2_message_interim(&hs->message);
+    if (end)
+        malformed(h2, hs);
+    else if (++hs->interims > H2_MAX_INTERIM)
         h2_stream_fail(hs, NGHTTP2_PROTOCOL_ERROR, STREAM_MALFORMED);
+}
+
+/* Whether the header block that has just ended may stand where it does. */
+static bool
+block_well_formed(const struct h2 *h2, struct h2_stream *hs, bool end)
+{
+    if (hs->head_done ? !end : !h2_message_head(&hs->message, block_of(h2, hs)))
+        return false;
+    return !end || h2_message_whole(&hs->message);
 }
 
 static void
@@ -195,19 +227,23 @@ headers_received(struct h2 *h2, const nghttp2_frame *frame)
     struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
     if (!hs)
         return;
+    bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM, trailers = hs->head_done;
     if (hs->interim) {
-        interim_received(hs);
+        interim_received(h2, hs, end);
+        return;
+    }
+    if (!block_well_formed(h2, hs, end)) {
+        malformed(h2, hs);
         return;
     }
     struct stream *stream = &hs->stream;
-    bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM, trailers = hs->head_done;
     hs->head_done = true;
     stream->in_end = end;
     if (!trailers)
         stream->head_ns = h2->ctx->turn_ns;
     if (!stream->events)
         return;
-    if (trailers) /* nghttp2 has checked that they end the stream */
+    if (trailers)
         stream->events->on_end(stream, stream->trailer_fields);
     else
         stream->events->on_head(stream, end);
@@ -307,7 +343,6 @@ new_callbacks(void)
     check(nghttp2_session_callbacks_new(&callbacks) == 0);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_ng_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback2(callbacks, on_ng_header);
-    nghttp2_session_callbacks_set_on_invalid_header_callback2(callbacks, on_ng_invalid_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_ng_data_chunk);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_ng_frame_recv);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks,
@@ -324,6 +359,7 @@ new_option(void)
     check(nghttp2_option_new(&option) == 0);
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_no_http_messaging(option, 1); /* ours: h2_message.c */
     nghttp2_option_set_max_send_header_block_length(option, H2_MAX_SEND_HEADERS);
     nghttp2_option_set_max_continuations(option, H2_MAX_CONTINUATIONS);
     nghttp2_option_set_stream_reset_rate_limit(option, UINT32_MAX,

@@ -79,20 +79,28 @@ extend_block(struct outbuf *outbuf, const uint8_t *bytes, uint32_t len)
     block->end = outbuf->queued += len;
 }
 
-void
-outbuf_add(struct outbuf *outbuf, const void *bytes, size_t len)
+static __attribute__((noinline)) void
+add_to_blocks(struct outbuf *outbuf, const uint8_t *from, size_t len)
 {
-    const uint8_t *from = bytes;
     while (len > 0) {
         uint64_t before = outbuf->queued;
         uint32_t room = outbuf->open ? BLOCK_CAP - outbuf->open->used : 0;
-        if (__builtin_expect(room > 0, 1))
+        if (room > 0)
             extend_block(outbuf, from, len < room ? (uint32_t)len : room);
         else
             open_block(outbuf, from, len < BLOCK_CAP ? (uint32_t)len : BLOCK_CAP);
         from += outbuf->queued - before;
         len -= outbuf->queued - before;
     }
+}
+
+void
+outbuf_add(struct outbuf *outbuf, const void *bytes, size_t len)
+{
+    if (__builtin_expect(outbuf->open && len <= BLOCK_CAP - outbuf->open->used, 1))
+        extend_block(outbuf, bytes, (uint32_t)len);
+    else
+        add_to_blocks(outbuf, bytes, len);
 }
 
 void

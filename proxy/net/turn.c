@@ -48,8 +48,10 @@ static void
 on_trim(struct timer *timer)
 {
     struct ctx *ctx = container_of(timer, struct ctx, trim);
-    chunk_pool_trim(&ctx->chunks);
+    bool more = chunk_pool_trim(&ctx->chunks);
     slab_trim(&ctx->slab);
+    if (more)
+        ctx->trims_left = TRIMS_AFTER_ACTIVITY;
     if (--ctx->trims_left > 0)
         timers_start(&ctx->timers, timer, ctx->turn_ns + TRIM_NS);
     else

@@ -62,11 +62,10 @@ same(const char *a, const char *b, size_t len)
            (len <= 2 * SWAR_BYTES || swar_load(a + SWAR_BYTES) == swar_load(b + SWAR_BYTES));
 }
 
-static enum header_class
+/* Apart: most names never come here, and the look-up itself needs no stack frame. */
+static __attribute__((noinline)) enum header_class
 prefix_class(struct text name)
 {
-    if (name.ptr[0] == ':')
-        return HEADER_PSEUDO;
     if (name.ptr[0] == 'g' && text_starts(name, TEXT("grpc-")))
         return HEADER_GRPC_OTHER;
     if (name.ptr[0] == 't' && text_starts(name, TEXT("trailer-")))
@@ -79,6 +78,8 @@ header_class_of(struct text name)
 {
     if (name.len == 0)
         return HEADER_CUSTOM;
+    if (name.ptr[0] == ':')
+        return HEADER_PSEUDO;
     if (name.len <= LONGEST) {
         const struct named_class *group = classes[name.len];
 
@@ -105,28 +106,53 @@ header_name_valid(struct text name)
     return name.len > 0;
 }
 
-static bool
-value_bytes_valid(const char *bytes, size_t len)
+bool
+header_token_valid(struct text token)
 {
-    for (size_t i = 0; i < len; i++) {
-        uint8_t byte = (uint8_t)bytes[i];
-
-        if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
+    for (size_t i = 0; i < token.len; i++)
+        if (!name_bytes[(uint8_t)token.ptr[i]] && (token.ptr[i] < 'A' || token.ptr[i] > 'Z'))
             return false;
-    }
+    return token.len > 0;
+}
+
+/* Every word of the text passes; the last one overlaps the one before, or is filled up. */
+static bool
+all_words(struct text text, bool (*passes)(uint64_t word))
+{
+    if (text.len < SWAR_BYTES)
+        return passes(swar_load_short(text.ptr, text.len));
+    for (size_t at = 0; at + SWAR_BYTES < text.len; at += SWAR_BYTES)
+        if (!passes(swar_load(text.ptr + at)))
+            return false;
+    return passes(swar_load(text.ptr + text.len - SWAR_BYTES));
+}
+
+static bool
+is_visible(uint64_t word)
+{
+    return !swar_has_less(word, 0x21) && !swar_has(word, 0x7f);
+}
+
+bool
+header_visible(struct text text)
+{
+    return all_words(text, is_visible);
+}
+
+static bool
+is_legal(uint64_t word)
+{
+    if (!swar_has_less(word, 0x20) && !swar_has(word, 0x7f))
+        return true;
+    /* A tab is legal but rare: then byte by byte. */
+    for (int i = 0; i < SWAR_BYTES; i++, word >>= 8)
+        if (((word & 0xff) < 0x20 && (word & 0xff) != '\t') || (word & 0xff) == 0x7f)
+            return false;
     return true;
 }
 
 bool
 header_value_valid(struct text value)
 {
-    for (; value.len >= SWAR_BYTES; value.ptr += SWAR_BYTES, value.len -= SWAR_BYTES) {
-        uint64_t word = swar_load(value.ptr);
-
-        /* A tab is legal but rare: then byte by byte. */
-        if ((swar_has_less(word, 0x20) || swar_has(word, 0x7f)) &&
-            !value_bytes_valid(value.ptr, SWAR_BYTES))
-            return false;
-    }
-    return value_bytes_valid(value.ptr, value.len);
+    return all_words(value, is_legal);
 }

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "proxy/base/text.h"
+#include "proxy/base/fields.h"
 
 enum header_class {
     HEADER_CUSTOM = 0, /* metadata: passes */
@@ -48,9 +48,26 @@ enum header_class {
 
 /* name in lower case. */
 enum header_class header_class_of(struct text name);
+/* Of a field's name; a transport may have left the answer in it. */
+static inline enum header_class
+header_class_of_field(const struct field *field)
+{
+    return field->kind ? (enum header_class)(field->kind - 1) : header_class_of(field->name);
+}
+/* Leaves it there. */
+static inline void
+header_class_keep(struct field *field, enum header_class class)
+{
+    field->kind = (uint8_t)(class + 1);
+}
+
 /* A legal field name for metadata (lower-case token, RFC 9110) / value (visible ASCII, spaces,
  * tabs, obs-text; no CR LF NUL). */
 bool header_name_valid(struct text name);
 bool header_value_valid(struct text value);
+/* A token of RFC 9110 section 5.6.2 (a method). */
+bool header_token_valid(struct text token);
+/* No space, no control character: what a request target may be made of. */
+bool header_visible(struct text text);
 
 #endif

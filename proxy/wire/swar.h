@@ -24,6 +24,23 @@ swar_load(const void *bytes)
     return word;
 }
 
+/* Fewer than eight bytes in any order, some of them twice, the rest '!'. */
+static inline uint64_t
+swar_load_short(const char *bytes, size_t len)
+{
+    if (len >= 4) {
+        uint32_t first, last;
+
+        memcpy(&first, bytes, sizeof(first));
+        memcpy(&last, bytes + len - sizeof(last), sizeof(last));
+        return (uint64_t)last << 32 | first;
+    }
+    uint64_t word = SWAR_ONES * '!';
+    for (size_t i = 0; i < len; i++)
+        word = word << 8 | (uint8_t)bytes[i];
+    return word;
+}
+
 /* Any byte under `bound` (at most 128). */
 static inline bool
 swar_has_less(uint64_t word, uint8_t bound)

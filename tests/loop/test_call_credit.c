@@ -111,7 +111,7 @@ fill_budget(unsigned percent)
 {
     struct chunk_pool *pool = &lab.worker.ctx.chunks;
     for (fillers = 0; pool->lease.used * 100 < lab.budget.total * percent; fillers++) {
-        filler[fillers] = chunk_get(pool, CHUNK_16K_CAP, CHUNK_16K_CAP);
+        filler[fillers] = chunk_get(pool, CHUNK_20K_CAP, CHUNK_20K_CAP);
         if (!filler[fillers])
             break; /* as full as it gets */
     }

@@ -80,7 +80,7 @@ request_trailers_without_end_are_malformed(void **state)
 static void
 malformed_replies_end_alone(void **state)
 {
-    enum { BAD = 9 };
+    enum { BAD = 11 };
     struct h2_lab *lab = h2_lab_client_asking(*state, NULL, BAD + 1);
     lab_headers(lab, 1, 0, ":status", "200", "connection", "close", NULL);
     lab_headers(lab, 3, 0, "x-a", "no status", NULL);
@@ -93,7 +93,11 @@ malformed_replies_end_alone(void **state)
     lab_headers(lab, 13, END_STREAM, ":status", "200", NULL); /* a pseudo field among trailers */
     lab_headers(lab, 15, 0, ":status", "200", "x-a", "line\nfeed", NULL);
     lab_headers(lab, 17, 0, ":status", "200", ":status", "200", NULL);
-    lab_headers(lab, 19, END_STREAM, ":status", "200", NULL);
+    lab_headers(lab, 19, 0, ":status", "103", NULL);
+    lab_frame(lab, F_DATA, END_STREAM, 19, "early", 5); /* before the head */
+    lab_headers(lab, 21, 0, ":status", "200", NULL);
+    lab_headers(lab, 21, 0, "x-a", "trailers that end nothing", NULL);
+    lab_headers(lab, 23, END_STREAM, ":status", "200", NULL);
     lab_send(lab);
     for (uint32_t i = 0; i < BAD; i++) {
         loop_until_count(*state, &lab->calls[i].resets, 1);

@@ -44,7 +44,7 @@ static void
 a_route_changes_service_selectors_and_headers(void **state)
 {
     (void)state;
-    struct field set = {TEXT("x-a"), TEXT("mine"), FIELD_STATIC};
+    struct field set = {TEXT("x-a"), TEXT("mine"), FIELD_STATIC, 0};
     request("/greet.Greeter/SayHello", "x-a: 1\nx-b: 2\n");
     stand_call->request.service_group = TEXT("theirs");
     stand_route.set_service = TEXT("org.Other");

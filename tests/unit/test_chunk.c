@@ -27,7 +27,7 @@ teardown(void **state)
     return 0;
 }
 
-static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 16384, 65536};
+static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 20480, 65536};
 
 static void
 smallest_class_that_holds_the_bytes(void **state)
@@ -130,13 +130,29 @@ what_steady_load_uses_survives_trimming(void **state)
 }
 
 static void
-free_lists_are_bounded(void **state)
+free_lists_are_bounded_by_their_part_of_the_budget(void **state)
 {
     (void)state;
     take_and_put(3000, 60000); /* 188 MiB at once */
-    assert_true(pool.free_count[3] * (uint64_t)65536 <= 256 * MIB / 2);
-    take_and_put(20000, 100);
-    assert_true(pool.free_count[0] <= 8192);
+    assert_int_equal(pool.free_count[3], 256 * MIB / 2 / 65536);
+    take_and_put(40000, 100);
+    assert_int_equal(pool.free_count[0], 256 * MIB / 16 / 512);
+}
+
+static void
+much_that_lies_unused_is_given_back_in_several_steps(void **state)
+{
+    (void)state;
+    take_and_put(30000, 100);
+    assert_false(chunk_pool_trim(&pool)); /* in use until now */
+    unsigned steps = 1, before = pool.free_count[0];
+    while (chunk_pool_trim(&pool)) {
+        assert_int_equal(before - pool.free_count[0],
+                         2048); /* the loop waits for no more than these */
+        before = pool.free_count[0];
+        assert_true(++steps < 100);
+    }
+    assert_true(pool.free_count[0] * 512 <= 128 * 1024);
 }
 
 static void
@@ -178,8 +194,8 @@ last_eighth_serves_bodies_up_to_16k_only(void **state)
     struct chunk *held[12];
     while (more < 12 && (chunk = chunk_get(&tight, 16000, CHUNK_LAST_BODY)))
         held[more++] = chunk;
-    assert_int_equal(more, 12); /* down to the last byte */
-    assert_null(chunk_get(&tight, 1, 1));
+    assert_int_equal(more, 9); /* down to less than one more */
+    assert_null(chunk_get(&tight, 16000, CHUNK_LAST_BODY));
     for (unsigned i = 0; i < count; i++)
         chunk_put(large[i]);
     for (unsigned i = 0; i < more; i++)
@@ -236,7 +252,8 @@ main(void)
         WITH_POOL(put_chunk_is_used_again),
         WITH_POOL(burst_is_given_back_by_trimming),
         WITH_POOL(what_steady_load_uses_survives_trimming),
-        WITH_POOL(free_lists_are_bounded),
+        WITH_POOL(free_lists_are_bounded_by_their_part_of_the_budget),
+        WITH_POOL(much_that_lies_unused_is_given_back_in_several_steps),
         WITH_POOL(no_budget_gives_null_and_takes_nothing),
         WITH_POOL(last_eighth_serves_bodies_up_to_16k_only),
         WITH_POOL(chunks_in_use_never_share_bytes),

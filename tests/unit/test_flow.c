@@ -448,9 +448,14 @@ what_waits_of_a_passing_body_counts_in_the_last_eighth(void **state)
     (void)state;
     chunk_pool_fini(&pool);
     setup_with(64 * 65536);
-    struct chunk *taken[55 + 4]; /* seven eighths */
-    for (unsigned i = 0; i < 55 + 4; i++)
-        assert_non_null(taken[i] = chunk_get(&pool, i < 55 ? CHUNK_64K_CAP : CHUNK_16K_CAP, 0));
+    enum { LARGE = 55, MIDDLE = 3, SMALL = 2, ALL = LARGE + MIDDLE + SMALL };
+    struct chunk *taken[ALL]; /* seven eighths */
+    for (unsigned i = 0; i < ALL; i++)
+        assert_non_null(taken[i] = chunk_get(&pool,
+                                             i < LARGE            ? CHUNK_64K_CAP
+                                             : i < LARGE + MIDDLE ? CHUNK_20K_CAP
+                                                                  : 2000,
+                                             0));
     flow.from = flow.to = FORM_BARE;
     assert_int_equal(flow_release(&flow, false), FLOW_OK);
     assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_OK);
@@ -459,7 +464,7 @@ what_waits_of_a_passing_body_counts_in_the_last_eighth(void **state)
     slices_clear(&flow.out);
     flow.queued_bytes = 4 * sizeof(piece); /* a reader that stands still */
     assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_NO_BUDGET);
-    for (unsigned i = 0; i < 55 + 4; i++)
+    for (unsigned i = 0; i < ALL; i++)
         chunk_put(taken[i]);
 }
 

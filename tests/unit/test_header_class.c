@@ -122,24 +122,54 @@ field_values_have_no_line_ends_or_control_bytes(void **state)
     assert_true(header_value_valid(TEXT_NONE));
 }
 
-/* Long values are read eight bytes at a time: every byte at every place. */
+/* Values are read eight bytes at a time: every byte at every place of every length. */
 static void
-an_illegal_byte_is_found_anywhere_in_a_long_value(void **state)
+an_illegal_byte_is_found_anywhere_in_a_value(void **state)
 {
-    char value[27];
+    enum { LONGEST = 27 };
+    char value[LONGEST];
 
     (void)state;
-    for (size_t at = 0; at < sizeof(value); at++)
-        for (int byte = 0; byte < 256; byte++) {
-            bool legal = byte == '\t' || (byte >= 0x20 && byte != 0x7f);
+    for (size_t len = 1; len <= LONGEST; len++)
+        for (size_t at = 0; at < len; at++)
+            for (int byte = 0; byte < 256; byte++) {
+                bool legal = byte == '\t' || (byte >= 0x20 && byte != 0x7f);
 
-            memset(value, 'x', sizeof(value));
-            value[(at + 5) % sizeof(value)] = '\t';
-            value[(at + 11) % sizeof(value)] = (char)0xff;
-            value[at] = (char)byte;
-            if (header_value_valid(text_make(value, sizeof(value))) != legal)
-                fail_msg("byte %d at %zu", byte, at);
-        }
+                memset(value, 'x', sizeof(value));
+                value[(at + 5) % len] = '\t';
+                value[(at + 11) % len] = (char)0xff;
+                value[at] = (char)byte;
+                if (header_value_valid(text_make(value, len)) != legal)
+                    fail_msg("byte %d at %zu of %zu", byte, at, len);
+            }
+}
+
+static void
+visible_text_has_neither_space_nor_control_byte_anywhere(void **state)
+{
+    enum { LONGEST = 19 };
+    char text[LONGEST];
+
+    (void)state;
+    for (size_t len = 1; len <= LONGEST; len++)
+        for (size_t at = 0; at < len; at++)
+            for (int byte = 0; byte < 256; byte++) {
+                memset(text, '~', sizeof(text));
+                text[at] = (char)byte;
+                if (header_visible(text_make(text, len)) != (byte > 0x20 && byte != 0x7f))
+                    fail_msg("byte %d at %zu of %zu", byte, at, len);
+            }
+}
+
+static void
+tokens_may_have_capitals(void **state)
+{
+    (void)state;
+    assert_true(header_token_valid(TEXT("POST")));
+    assert_true(header_token_valid(TEXT("M-SEARCH")));
+    assert_false(header_token_valid(TEXT("")));
+    assert_false(header_token_valid(TEXT("PO ST")));
+    assert_false(header_token_valid(TEXT("P\xc3\xb6ST")));
 }
 
 int
@@ -150,7 +180,9 @@ main(void)
         TEST(near_misses_of_reserved_names_are_not_taken_for_them),
         TEST(field_names_are_lower_case_tokens),
         TEST(field_values_have_no_line_ends_or_control_bytes),
-        TEST(an_illegal_byte_is_found_anywhere_in_a_long_value),
+        TEST(an_illegal_byte_is_found_anywhere_in_a_value),
+        TEST(visible_text_has_neither_space_nor_control_byte_anywhere),
+        TEST(tokens_may_have_capitals),
     };
 
     return cmocka_run_group_tests_name("header_class", tests, NULL, NULL);

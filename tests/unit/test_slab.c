@@ -27,7 +27,7 @@ free_objects(void)
 {
     uint64_t count = 0;
     for (unsigned i = 0; i < SLAB_CLASSES; i++)
-        count += slab.free_count[i];
+        count += slab.free[i].count;
     return count;
 }
 
