@@ -196,6 +196,11 @@ class Peer:
     def baseline(self):
         return self.kind
 
+    @property
+    def tells_encoding(self):
+        """grpc-go and dubbo-java keep the encoding's header from their handlers."""
+        return self.kind == "dubbo-go"
+
     def __init__(self, name, provider, folder, core=None, prefix=()):
         super().__init__(name, provider_of(self.kind, provider.core, folder), folder, core, prefix)
 

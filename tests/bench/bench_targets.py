@@ -101,6 +101,7 @@ class Target:
     service = SERVICE
     baseline = "direct"  # the target that latency is added to
     takes_gzip = True
+    unpacks = False  # True: the provider gets compressed requests plain
     opaque_codecs = True  # False: the provider reads its messages, so that they must be protobuf
     warm_seconds = 0  # of load before anything is measured, for what compiles as it runs
     version_args = ["--version"]
@@ -433,8 +434,11 @@ class TributaryRelay(TributaryUnary):
 
 
 class TributaryFramed(Tributary):
+    """As for Java's providers, which is why compressed requests are decompressed on the way."""
+
     upstream = "wire = framed\n"
     path = form = "framed"
+    unpacks = True
 
 
 class TributaryHttp1(TributaryUnary):

@@ -51,7 +51,7 @@ def test_grid_writes_a_file_per_scenario_and_a_report(tmp_path):
     assert result["qps"] > 0 and result["cpu_avg_percent"] > 0 and result["memory_peak_mb"] > 0
     assert result["rounds"][0]["ran"]["provider"]["gzip_in"] > 0
     proof = result["proof"]
-    assert (proof["wire_form"], proof["transport"], proof["encodings"]["request"]) == ("framed", "h2", "gzip")
+    assert (proof["wire_form"], proof["transport"], proof["encodings"]["provider_request"]) == ("framed", "h2", "gzip")
     assert proof["provider_saw"]["framed"] >= sum(report["calls"] for report in result["rounds"])
     assert proof["versions"]["provider"] and proof["versions"]["framework"]
     report = (tmp_path / "report.md").read_text()
@@ -241,9 +241,13 @@ def test_a_real_provider_that_counts_too_few_calls_is_told():
 
 def test_requests_must_be_compressed_where_the_name_says_so():
     packed = SCENARIO._replace(compression="default")
-    target = type("Fake", (), {"form": "framed"})
+    target = type("Fake", (), {"form": "framed", "unpacks": False})
     assert bench_proof.check_form(packed, target, counts(), counts(framed=100, gzip_in=100), 100)
-    with pytest.raises(RuntimeError, match="should have been compressed"):
+    with pytest.raises(RuntimeError, match="arrived compressed"):
+        bench_proof.check_form(packed, target, counts(), counts(framed=100, gzip_in=50), 100)
+    target.unpacks = True
+    assert bench_proof.check_form(packed, target, counts(), counts(framed=100), 100)
+    with pytest.raises(RuntimeError, match="arrived plain"):
         bench_proof.check_form(packed, target, counts(), counts(framed=100, gzip_in=50), 100)
 
 
