@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from typing import NamedTuple
 
 import bench_stats
@@ -90,7 +91,7 @@ class Lane(bench_targets.Tributary):
 
     def connections_to_provider(self):
         """Open now, and opened since the start."""
-        with bench_targets.urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats", timeout=10) as reply:
             endpoints = json.load(reply)["upstreams"]["provider"]["endpoints"].values()
         return sum(each["connections"] for each in endpoints), sum(each["opened"] for each in endpoints)
 
