@@ -433,10 +433,14 @@ def parser(description, out, rounds):
 def prepare(options):
     if (os.cpu_count() or 1) < 2:
         options.proxy_core = options.load_core = None
-    if not os.environ.get("TRIBUTARY_BIN") and not options.report:
-        sys.exit("TRIBUTARY_BIN must name the proxy's binary")
-    if not options.report:
-        options.loadgen, options.tools = find_build(options.build)
+    if options.report:
+        return
+    options.loadgen, options.tools = find_build(options.build)
+    binary = options.tools.parents[1] / "tributary"
+    if not os.environ.get("TRIBUTARY_BIN") and binary.exists():
+        os.environ["TRIBUTARY_BIN"] = str(binary)
+    if not os.environ.get("TRIBUTARY_BIN"):
+        sys.exit("TRIBUTARY_BIN must name the proxy's binary, or --build a folder that holds it")
 
 
 def sizes(text):
