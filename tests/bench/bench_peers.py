@@ -269,11 +269,11 @@ class TributaryGrpcGo(PeerTributary):
 
 
 class TributaryDubboJava(PeerTributary):
-    """Ten connections, as the load has to the provider when it calls directly: dubbo-java 3.3.6 ends a
-    connection that has 500 calls in flight, whoever calls."""
+    """Many connections, as a provider has that is called directly: dubbo-java 3.3.6 ends one that has some
+    hundred calls in flight, whoever calls."""
 
     kind = "dubbo-java"
-    upstream = "connections = 10\nmax_connections = 10\n"
+    upstream = "connections = 20\nmax_connections = 20\n"
     path = form = "framed"
     warm_seconds = 2
 

@@ -336,7 +336,8 @@ class Envoy(Target):
         )
         return [envoy_binary(), "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
 
-    upstream = options
+    # below what the providers announce: it sends before it has read their SETTINGS
+    upstream = options.replace("1000 }", "200 }")
     version_args = ["--version"]
 
     def version(self):
@@ -397,6 +398,7 @@ address = 127.0.0.1:{self.port}
 
 [upstream provider]
 endpoints = 127.0.0.1:{self.provider.port}
+max_pending = 20000
 {self.upstream}
 [route echo]
 match = *
