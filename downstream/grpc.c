@@ -71,7 +71,7 @@ read_special(struct call *call, enum header_class class, const struct field *fie
 static void
 read_client(struct call_request *request)
 {
-    struct text agent = fields_value(&request->head, TEXT("user-agent"));
+    struct text agent = header_value(&request->head, HEADER_USER_AGENT);
     bool tri = false;
     request->dubbo_client = text_starts(agent, TEXT("grpc-go-triple"));
     if (text_starts(agent, TEXT("grpc-")))

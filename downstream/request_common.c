@@ -8,16 +8,11 @@ bool request_common_passes(enum header_class class)
     return class == HEADER_CUSTOM || class == HEADER_USER_AGENT || class == HEADER_TRI_STATUS_CODE;
 }
 
-static void
-read_pseudo(struct call *call, const struct field *field)
+static struct text
+without_query(struct text target)
 {
-    struct call_request *request = &call->request;
-    if (text_eq(field->name, TEXT(":path"))) {
-        ptrdiff_t query = text_find(field->value, '?', 0);
-        request->path = query < 0 ? field->value : text_make(field->value.ptr, (size_t)query);
-    } else if (text_eq(field->name, TEXT(":authority"))) {
-        request->authority = field->value;
-    }
+    ptrdiff_t query = text_find(target, '?', 0);
+    return query < 0 ? target : text_make(target.ptr, (size_t)query);
 }
 
 /* The transport has checked that it is a number and agrees with the body. */
@@ -37,8 +32,16 @@ request_common_read(struct call *call, bool (*special)(struct call *call, enum h
     fields_for_each (field, &request->head) {
         enum header_class class = header_class_of_field(field);
         switch (class) {
-        case HEADER_PSEUDO:
-            read_pseudo(call, field);
+        case HEADER_METHOD:
+        case HEADER_SCHEME:
+        case HEADER_STATUS:
+        case HEADER_PSEUDO_OTHER:
+            break;
+        case HEADER_PATH:
+            request->path = without_query(field->value);
+            break;
+        case HEADER_AUTHORITY:
+            request->authority = field->value;
             break;
         case HEADER_HOST:
             if (request->authority.len == 0)

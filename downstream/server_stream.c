@@ -15,6 +15,7 @@
 #include "downstream/triple.h"
 #include "proxy/net/h2.h"
 #include "proxy/wire/content_type.h"
+#include "proxy/wire/header_class.h"
 
 struct server_stream {
     struct stream *stream; /* NULL after reset, and once a plain answer was given */
@@ -229,7 +230,7 @@ send_plain(struct call *call, struct stream *stream, const struct plain_answer *
 {
     struct fields head;
     struct slices body;
-    bool bodiless = text_eq(fields_value(&call->request.head, TEXT(":method")), TEXT("HEAD"));
+    bool bodiless = text_eq(header_value(&call->request.head, HEADER_METHOD), TEXT("HEAD"));
     slices_init(&body);
     fields_init(&head, &call->arena);
     fields_add(&head, TEXT(":status"), answer->status, FIELD_STATIC);
@@ -315,9 +316,8 @@ choose_codec(struct call *call, struct text content_type, unsigned count)
         call->protocol = PROTOCOL_GRPC;
         return &grpc_codec;
     case CONTENT_BARE:
-        call->protocol = fields_find(&call->request.head, TEXT("connect-protocol-version"))
-                             ? PROTOCOL_CONNECT
-                             : PROTOCOL_TRIPLE;
+        call->protocol = header_find(&call->request.head, HEADER_CONNECT_VERSION) ? PROTOCOL_CONNECT
+                                                                                  : PROTOCOL_TRIPLE;
         return &triple_codec;
     default:
         return NULL;
@@ -350,15 +350,15 @@ static const struct plain_answer *
 sort_request(struct call *call, enum stream_transport transport, const struct codec **codec)
 {
     const struct fields *head = &call->request.head;
-    if (!text_eq(fields_value(head, TEXT(":method")), TEXT("POST")))
+    if (!text_eq(header_value(head, HEADER_METHOD), TEXT("POST")))
         return &NOT_POST;
-    *codec = choose_codec(call, fields_value(head, TEXT("content-type")),
-                          fields_count(head, TEXT("content-type")));
+    *codec = choose_codec(call, header_value(head, HEADER_CONTENT_TYPE),
+                          header_count(head, HEADER_CONTENT_TYPE));
     if (!*codec)
         return &NOT_RPC;
     if ((*codec)->form == FORM_FRAMED)
         return transport == STREAM_H1 ? &NOT_HTTP2 : NULL;
-    return names_method(fields_value(head, TEXT(":path"))) ? NULL : &NOT_FOUND;
+    return names_method(header_value(head, HEADER_PATH)) ? NULL : &NOT_FOUND;
 }
 
 static void

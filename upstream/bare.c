@@ -105,7 +105,7 @@ sort_field(struct call_reply *reply, const struct field *field)
 static bool
 is_message(const struct call *call, const struct content_type *type)
 {
-    bool one = fields_count(&call->reply.head, TEXT("content-type")) == 1;
+    bool one = header_count(&call->reply.head, HEADER_CONTENT_TYPE) == 1;
     return call->reply.http_status == 200 && one && type->kind == CONTENT_BARE &&
            text_eq(type->codec, call->request.codec);
 }
@@ -115,7 +115,7 @@ bare_read_reply(struct call *call, bool end)
 {
     struct call_reply *reply = &call->reply;
     struct content_type type =
-        content_type_parse(&call->arena, fields_value(&reply->head, TEXT("content-type")));
+        content_type_parse(&call->arena, header_value(&reply->head, HEADER_CONTENT_TYPE));
     reply->http_status = codec_common_status(&reply->head);
     /* Asked bare, answered framed: never framed once more. A 415 is a refusal whatever it says. */
     if (type.kind == CONTENT_GRPC && reply->http_status != 415) {

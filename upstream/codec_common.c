@@ -73,8 +73,8 @@ int
 codec_common_status(const struct fields *head)
 {
     uint64_t status;
-    return text_to_u64(fields_value(head, TEXT(":status")), &status) && status < 1000 ? (int)status
-                                                                                      : 0;
+    return text_to_u64(header_value(head, HEADER_STATUS), &status) && status < 1000 ? (int)status
+                                                                                    : 0;
 }
 
 void

@@ -14,6 +14,7 @@
 
 #include "proxy/base/log.h"
 #include "proxy/base/mem.h"
+#include "proxy/wire/swar.h"
 
 enum {
     FACTS_MAX = 4096, /* methods of an endpoint, for all codecs together */
@@ -86,16 +87,11 @@ facts_address(const struct facts *facts)
 static uint64_t
 mix(uint64_t hash, struct text text)
 {
-    uint64_t word;
-    for (; text.len >= sizeof(word); text = text_from(text, sizeof(word))) {
-        memcpy(&word, text.ptr, sizeof(word));
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    for (; text.len >= SWAR_BYTES; text = text_from(text, SWAR_BYTES)) {
+        hash = (hash ^ swar_load(text.ptr)) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }
-    word = text.len;
-    if (text.len > 0)
-        memcpy(&word, text.ptr, text.len);
-    return (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return (hash ^ swar_load_short(text.ptr, text.len) ^ text.len) * 0x9e3779b97f4a7c15u;
 }
 
 static uint32_t

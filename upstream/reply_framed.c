@@ -34,11 +34,11 @@ reply_framed_read_head(struct call *call, bool end)
 {
     struct call_reply *reply = &call->reply;
     struct content_type type =
-        content_type_parse(&call->arena, fields_value(&reply->head, TEXT("content-type")));
+        content_type_parse(&call->arena, header_value(&reply->head, HEADER_CONTENT_TYPE));
     reply->form = FORM_FRAMED;
     reply->http_status = codec_common_status(&reply->head);
     reply->codec = type.codec;
-    bool has_status = fields_find(&reply->head, TEXT("grpc-status")) != NULL;
+    bool has_status = header_find(&reply->head, HEADER_GRPC_STATUS) != NULL;
     reply->ends_with_head = end;
     /* A page of a middlebox, or an error that carries its status in the head: no message follows.
      */
@@ -101,7 +101,7 @@ read_status(struct call *call, const struct fields *fields, struct text code)
 {
     struct call_reply *reply = &call->reply;
     int value = status_from_field(code);
-    bool once = fields_count(fields, TEXT("grpc-status")) == 1;
+    bool once = header_count(fields, HEADER_GRPC_STATUS) == 1;
     if (value < 0 || !once) {
         call_set_error(call, RPC_UNKNOWN, REASON_MALFORMED_REPLY,
                        "provider sent a malformed grpc-status");
@@ -109,7 +109,7 @@ read_status(struct call *call, const struct fields *fields, struct text code)
         return;
     }
     reply->status.code = value;
-    reply->status.message = read_message(call, fields_value(fields, TEXT("grpc-message")));
+    reply->status.message = read_message(call, header_value(fields, HEADER_GRPC_MESSAGE));
     if (fields_count(fields, TEXT("grpc-status-details-bin")) == 1)
         reply->status.details_bin = fields_value(fields, TEXT("grpc-status-details-bin"));
     if (reply->status.details_bin.len > 0)
@@ -181,16 +181,16 @@ reply_framed_read_end(struct call *call, const struct fields *trailers)
     if (trailers) {
         fields_for_each (field, trailers)
             sort_field(reply, field, &reply->trailers);
-        if (fields_find(trailers, TEXT("grpc-status")))
+        if (header_find(trailers, HEADER_GRPC_STATUS))
             from = trailers;
     }
     /* In the head only where it is all there is: a status beside messages would be another's
      * opinion. */
     bool head_counts = reply->ends_with_head || reply->body_is_error;
-    if (!from && head_counts && fields_find(&reply->head, TEXT("grpc-status")))
+    if (!from && head_counts && header_find(&reply->head, HEADER_GRPC_STATUS))
         from = &reply->head;
     if (from)
-        read_status(call, from, fields_value(from, TEXT("grpc-status")));
+        read_status(call, from, header_value(from, HEADER_GRPC_STATUS));
     else
         missing_status(call);
     explain_wrapper(call);

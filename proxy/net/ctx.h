@@ -16,6 +16,7 @@
 #include "proxy/base/list.h"
 #include "proxy/base/rng.h"
 #include "proxy/base/slab.h"
+#include "proxy/base/text.h"
 #include "proxy/net/timers.h"
 
 /* Work for the end of this turn, before the flush; embedded in its owner. */
@@ -30,7 +31,14 @@ struct grave {
     void (*bury)(struct grave *grave);
 };
 
-enum { CTX_READ_BYTES = 128 * 1024 };
+enum { CTX_READ_BYTES = 128 * 1024, CTX_H2_NAMES = 256 };
+
+/* A name of HPACK's static table: h2_session.c. */
+struct ctx_h2_name {
+    const nghttp2_rcbuf *buffer;
+    struct text text;
+    unsigned class; /* enum header_class */
+};
 
 struct ctx {
     uv_loop_t *loop;
@@ -40,7 +48,8 @@ struct ctx {
     uint64_t turn_ns;
     struct chunk_pool chunks;
     struct slab slab;
-    nghttp2_mem h2_mem; /* nghttp2's allocations, from the slab */
+    nghttp2_mem h2_mem;           /* nghttp2's allocations, from the slab */
+    struct ctx_h2_name *h2_names; /* CTX_H2_NAMES, by the buffer's address */
     struct timers timers;
     struct rng rng;
     struct list deferred;  /* struct deferred */

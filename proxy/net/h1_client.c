@@ -40,7 +40,7 @@ write_request(struct h1 *h1, const struct fields *fields)
     fields_add(&out, TEXT("host"), fields_value(fields, TEXT(":authority")), FIELD_STATIC_NAME);
     fields_for_each (field, fields) {
         enum header_class class = header_class_of_field(field);
-        if (class != HEADER_PSEUDO && class != HEADER_HOP && class != HEADER_HOST &&
+        if (!header_is_pseudo(class) && class != HEADER_HOP && class != HEADER_HOST &&
             class != HEADER_TE)
             fields_add(&out, field->name, field->value, field->flags);
     }

@@ -99,24 +99,27 @@ is_first(struct h2_message *message, enum h2_seen kind, struct text value)
 static bool
 take_request_pseudo(struct h2_message *message, const struct h2_message_field *field)
 {
-    struct text name = field->name, value = field->value;
-    if (text_eq(name, TEXT(":path")))
+    struct text value = field->value;
+    switch (field->class) {
+    case HEADER_PATH:
         return is_first(message, H2_SEEN_PATH, value) && take_path(message, value);
-    if (text_eq(name, TEXT(":method")))
+    case HEADER_METHOD:
         return is_first(message, H2_SEEN_METHOD, value) && take_method(message, field);
-    if (text_eq(name, TEXT(":scheme")))
+    case HEADER_SCHEME:
         return is_first(message, H2_SEEN_SCHEME, value) &&
                (field->constant_value || is_scheme(value));
-    if (text_eq(name, TEXT(":authority")))
+    case HEADER_AUTHORITY:
         return is_first(message, H2_SEEN_AUTHORITY, value) && is_authority(value);
-    return false;
+    default:
+        return false;
+    }
 }
 
 static bool
 take_status(struct h2_message *message, const struct h2_message_field *field)
 {
     const char *digit = field->value.ptr;
-    if (message->status || field->value.len != 3 || !text_eq(field->name, TEXT(":status")))
+    if (message->status || field->value.len != 3 || field->class != HEADER_STATUS)
         return false;
     if (!is_digit(digit[0]) || !is_digit(digit[1]) || !is_digit(digit[2]))
         return false;
@@ -186,8 +189,8 @@ bool
 h2_message_take(struct h2_message *message, enum h2_message_block block,
                 const struct h2_message_field *field)
 {
-    return field->class == HEADER_PSEUDO ? take_pseudo(message, block, field)
-                                         : take_regular(message, block, field);
+    return header_is_pseudo(field->class) ? take_pseudo(message, block, field)
+                                          : take_regular(message, block, field);
 }
 
 /* --- the whole --- */

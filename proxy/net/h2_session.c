@@ -112,6 +112,25 @@ keep_field(struct fields *fields, const struct h2_message_field *field)
     header_class_keep(kept, field->class);
 }
 
+/* Most names come from HPACK's static table, whose buffers nghttp2 never moves or frees: what such
+ * a name is and means is looked up once, by its buffer's address. */
+static void
+name_field(struct ctx *ctx, nghttp2_rcbuf *name, struct h2_message_field *field)
+{
+    struct ctx_h2_name *known = &ctx->h2_names[((uintptr_t)name >> 3) % CTX_H2_NAMES];
+    if (known->buffer == name) {
+        field->name = known->text;
+        field->class = known->class;
+        field->constant_name = true;
+        return;
+    }
+    field->name = text_of_rcbuf(name);
+    field->class = header_class_of(field->name);
+    field->constant_name = nghttp2_rcbuf_is_static(name);
+    if (field->constant_name)
+        *known = (struct ctx_h2_name){name, field->name, field->class};
+}
+
 static enum h2_message_block
 block_of(const struct h2 *h2, const struct h2_stream *hs)
 {
@@ -128,12 +147,11 @@ on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf
 {
     struct h2 *h2 = user_data;
     struct h2_message_field field = {
-        .name = text_of_rcbuf(name),
         .value = text_of_rcbuf(value),
-        .constant_name = nghttp2_rcbuf_is_static(name),
         .constant_value = nghttp2_rcbuf_is_static(value),
     };
     (void)session, (void)frame, (void)flags;
+    name_field(h2->ctx, name, &field);
     uint32_t *bytes = &h2->private->block_bytes;
     *bytes += (uint32_t)(field.name.len + field.value.len) +
               32; /* a field is at most 64K: no overflow before the check */
@@ -145,10 +163,9 @@ on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf
     struct h2_stream *hs = h2->private->block_stream;
     if (!hs)
         return 0;
-    field.class = header_class_of(field.name);
     if (!h2_message_take(&hs->message, block_of(h2, hs), &field))
         return malformed(h2, hs);
-    if (field.class == HEADER_PSEUDO && hs->message.status / 100 == 1 && !hs->head_done)
+    if (field.class == HEADER_STATUS && hs->message.status < 200 && !hs->head_done)
         hs->interim = true;
     struct fields *target = field_target(hs);
     if (target && !list_too_long(h2, hs))

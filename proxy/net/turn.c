@@ -147,6 +147,7 @@ ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget
     list_init(&ctx->filled);
     list_init(&ctx->graveyard);
     ctx->read_buffer = mem_alloc(CTX_READ_BYTES);
+    ctx->h2_names = mem_zalloc(CTX_H2_NAMES * sizeof(*ctx->h2_names));
     ctx->trim.on_due = on_trim;
     return 0;
 }
@@ -177,7 +178,9 @@ ctx_fini(struct ctx *ctx)
     chunk_pool_fini(&ctx->chunks);
     slab_fini(&ctx->slab);
     mem_free(ctx->read_buffer);
+    mem_free(ctx->h2_names);
     ctx->read_buffer = NULL;
+    ctx->h2_names = NULL;
 }
 
 void

@@ -14,21 +14,25 @@ struct named_class {
     enum header_class class;
 };
 
-enum { LONGEST = 3 * SWAR_BYTES, GROUP = 5 };
+enum { LONGEST = 3 * SWAR_BYTES, GROUP = 7 };
 
 /* By length of the name; unused rows end a group. */
 static const struct named_class classes[LONGEST + 1][GROUP] = {
     [2] = {{"te", HEADER_TE}},
     [4] = {{"host", HEADER_HOST}, {"date", HEADER_DATE_SERVER_NOISE}},
-    [5] = {{"allow", HEADER_DATE_SERVER_NOISE}},
+    [5] = {{":path", HEADER_PATH}, {"allow", HEADER_DATE_SERVER_NOISE}},
     [6] = {{"accept", HEADER_ACCEPT},
            {"expect", HEADER_EXPECT},
            {"server", HEADER_DATE_SERVER_NOISE}},
-    [7] = {{"trailer", HEADER_TRAILER},
+    [7] = {{":method", HEADER_METHOD},
+           {":scheme", HEADER_SCHEME},
+           {":status", HEADER_STATUS},
+           {"trailer", HEADER_TRAILER},
            {"upgrade", HEADER_HOP},
            {"alt-svc", HEADER_DATE_SERVER_NOISE}},
     [8] = {{"trailer-", HEADER_TRAILER_EMPTY}},
-    [10] = {{"user-agent", HEADER_USER_AGENT},
+    [10] = {{":authority", HEADER_AUTHORITY},
+            {"user-agent", HEADER_USER_AGENT},
             {"connection", HEADER_HOP},
             {"keep-alive", HEADER_HOP}},
     [11] = {{"grpc-status", HEADER_GRPC_STATUS}, {"accept-post", HEADER_DATE_SERVER_NOISE}},
@@ -66,6 +70,8 @@ same(const char *a, const char *b, size_t len)
 static __attribute__((noinline)) enum header_class
 prefix_class(struct text name)
 {
+    if (name.ptr[0] == ':')
+        return HEADER_PSEUDO_OTHER;
     if (name.ptr[0] == 'g' && text_starts(name, TEXT("grpc-")))
         return HEADER_GRPC_OTHER;
     if (name.ptr[0] == 't' && text_starts(name, TEXT("trailer-")))
@@ -78,8 +84,6 @@ header_class_of(struct text name)
 {
     if (name.len == 0)
         return HEADER_CUSTOM;
-    if (name.ptr[0] == ':')
-        return HEADER_PSEUDO;
     if (name.len <= LONGEST) {
         const struct named_class *group = classes[name.len];
 

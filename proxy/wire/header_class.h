@@ -43,8 +43,19 @@ enum header_class {
     HEADER_USER_AGENT,        /* passes like metadata */
     HEADER_DATE_SERVER_NOISE, /* alt-svc, accept-post, date, server, allow: replies only, not
                                  metadata */
-    HEADER_PSEUDO,            /* starts with ':' */
+    /* Pseudo-header fields, RFC 9113 section 8.3: from here on. */
+    HEADER_METHOD,
+    HEADER_SCHEME,
+    HEADER_PATH,
+    HEADER_AUTHORITY,
+    HEADER_STATUS,
+    HEADER_PSEUDO_OTHER, /* any other that starts with ':' */
 };
+
+static inline bool header_is_pseudo(enum header_class class)
+{
+    return class >= HEADER_METHOD;
+}
 
 /* name in lower case. */
 enum header_class header_class_of(struct text name);
@@ -59,6 +70,32 @@ static inline void
 header_class_keep(struct field *field, enum header_class class)
 {
     field->kind = (uint8_t)(class + 1);
+}
+
+/* The first field of that class, which must be one name's; NULL: none. */
+static inline const struct field *
+header_find(const struct fields *fields, enum header_class class)
+{
+    fields_for_each (field, fields)
+        if (header_class_of_field(field) == class)
+            return field;
+    return NULL;
+}
+/* Its value, or TEXT_NONE. */
+static inline struct text
+header_value(const struct fields *fields, enum header_class class)
+{
+    const struct field *field = header_find(fields, class);
+    return field ? field->value : TEXT_NONE;
+}
+/* How often it stands there. */
+static inline unsigned
+header_count(const struct fields *fields, enum header_class class)
+{
+    unsigned count = 0;
+    fields_for_each (field, fields)
+        count += header_class_of_field(field) == class;
+    return count;
 }
 
 /* A legal field name for metadata (lower-case token, RFC 9110) / value (visible ASCII, spaces,

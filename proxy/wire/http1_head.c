@@ -212,8 +212,9 @@ http1_head_field(struct http1_reader *reader, struct text line)
 
     if (!field_split(reader, line, &name, &value))
         return false;
-    fields_add(&reader->fields, name, value, 0);
-    switch (header_class_of(name)) {
+    enum header_class class = header_class_of(name);
+    header_class_keep(fields_add(&reader->fields, name, value, 0), class);
+    switch (class) {
     case HEADER_CONTENT_LENGTH:
         return length_read(reader, value);
     case HEADER_HOST:

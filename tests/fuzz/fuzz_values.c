@@ -85,7 +85,7 @@ check_names(struct text value)
     int code = status_from_field(value);
 
     check(code >= -1 && code <= 999);
-    check(header_class_of(value) <= HEADER_PSEUDO);
+    check(header_class_of(value) <= HEADER_PSEUDO_OTHER);
     check(!header_name_valid(value) || header_value_valid(value));
     code = status_from_json_name(value, DIALECT_TRIPLE);
     check(code == -1 || text_eq(status_json_name(code), value));

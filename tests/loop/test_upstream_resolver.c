@@ -150,6 +150,15 @@ await_list(struct rig *rig, const char *list)
     assert_string_equal(rig->list, list);
 }
 
+/* Look-ups are made by libuv's threads: when, is the machine's affair. */
+static void
+await_asked(struct rig *rig, unsigned times)
+{
+    for (int i = 0; i < 3000 && times_asked() < times; i++)
+        loop_run_ms(rig->fixture, 1);
+    assert_int_equal(times_asked(), times);
+}
+
 /* --- tests --- */
 
 static void
@@ -253,7 +262,7 @@ trouble_looks_again_at_most_once_a_second(void **state)
     await_list(rig, "10.0.0.1:1 ");
     unsigned asked = times_asked();
     set_names(0, "10.0.0.2", NULL);
-    for (int i = 0; i < 50; i++) {
+    for (uint64_t end_ns = clock_now_ns() + 500 * NS_PER_MS; clock_now_ns() < end_ns;) {
         resolver_look_again(rig->resolver);
         loop_run_ms(rig->fixture, 10);
     }
@@ -276,8 +285,8 @@ a_failed_look_up_leaves_what_is_known(void **state)
     loop_run_ms(rig->fixture, 1050);
     unsigned asked = times_asked();
     resolver_look_again(rig->resolver);
+    await_asked(rig, asked + 1);
     loop_run_ms(rig->fixture, 50);
-    assert_int_equal(times_asked(), asked + 1);
     assert_string_equal(rig->list, "10.0.0.1:1 ");
     rig_close(rig);
 }
