@@ -150,7 +150,7 @@ def run_rounds(options, cases, names, targets):
 
 
 def print_memory(targets):
-    print("\n### Memory of the proxies after all of it\n\n| target | RSS MB | peak MB |\n|---|---|---|")
+    print("\n### Memory of the proxies after all of it\n\n| target | RSS MB | peak of the last run |\n|---|---|---|")
     for name, target in targets.items():
         if target.pid:
             text = pathlib.Path(f"/proc/{target.pid}/status").read_text()
