@@ -307,10 +307,8 @@ answer_plain(struct server_stream *self, const struct plain_answer *answer)
 }
 
 static const struct codec *
-choose_codec(struct call *call, struct text content_type, unsigned count)
+choose_codec(struct call *call, struct text content_type)
 {
-    if (count != 1)
-        return NULL;
     switch (content_type_parse(&call->arena, content_type).kind) {
     case CONTENT_GRPC:
         call->protocol = PROTOCOL_GRPC;
@@ -322,16 +320,6 @@ choose_codec(struct call *call, struct text content_type, unsigned count)
     default:
         return NULL;
     }
-}
-
-/* HTTP/2: only "trailers" may stand there (RFC 9113, 8.2.2); a missing te is accepted. */
-static bool
-te_is_wrong(const struct fields *head)
-{
-    fields_for_each (field, head)
-        if (text_eq(field->name, TEXT("te")) && !text_eq_nocase(field->value, TEXT("trailers")))
-            return true;
-    return false;
 }
 
 /* "/SERVICE/METHOD", a query string aside: what a bare request must name to be an RPC. */
@@ -350,10 +338,19 @@ static const struct plain_answer *
 sort_request(struct call *call, enum stream_transport transport, const struct codec **codec)
 {
     const struct fields *head = &call->request.head;
-    if (!text_eq(header_value(head, HEADER_METHOD), TEXT("POST")))
+    struct text method = TEXT_NONE, content_type = TEXT_NONE;
+    unsigned content_types = 0;
+    fields_for_each (field, head) {
+        if (header_is(field, HEADER_METHOD)) {
+            method = field->value;
+        } else if (header_is(field, HEADER_CONTENT_TYPE)) {
+            content_type = field->value;
+            content_types++;
+        }
+    }
+    if (!text_eq(method, TEXT("POST")))
         return &NOT_POST;
-    *codec = choose_codec(call, header_value(head, HEADER_CONTENT_TYPE),
-                          header_count(head, HEADER_CONTENT_TYPE));
+    *codec = content_types == 1 ? choose_codec(call, content_type) : NULL;
     if (!*codec)
         return &NOT_RPC;
     if ((*codec)->form == FORM_FRAMED)
@@ -366,13 +363,6 @@ on_head(struct stream *stream, bool end)
 {
     struct server_stream *self = stream->owner;
     struct call *call = self->call;
-    struct fields *head = &call->request.head;
-    if (te_is_wrong(head) && stream->transport == STREAM_H2) {
-        stream_reset(stream, NGHTTP2_PROTOCOL_ERROR);
-        self->stream = NULL;
-        call_finish(call);
-        return;
-    }
     const struct plain_answer *plain = sort_request(call, stream->transport, &call->down_codec);
     if (plain) {
         answer_plain(self, plain);

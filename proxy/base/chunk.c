@@ -22,7 +22,10 @@ static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 20480, 65536};
 /* Free lists: never more than this part of the budget. Long bodies are many chunks that come back
  * all at once, and mapping one costs 16 page faults; trimming bounds the time. */
 static const uint32_t free_part[CHUNK_CLASSES] = {16, 16, 4, 2};
-enum { TRIM_MOST = 2048 /* chunks of a class at once: unmapping 128 MiB takes milliseconds */ };
+/* Nor than so many bytes of a class: each worker has lists of its own. */
+#define FREE_BYTES (512u << 20)
+/* Bytes of a class that trimming gives back at once: unmapping them takes milliseconds. */
+#define TRIM_BYTES (128u << 20)
 /* What trimming leaves, so that a call after a quiet second finds warm memory: 312 KiB in all. */
 static const uint32_t free_kept[CHUNK_CLASSES] = {64, 16, 6, 2};
 
@@ -48,7 +51,8 @@ chunk_pool_init(struct chunk_pool *pool, struct budget *budget)
     budget_lease_init(&pool->lease, budget);
     for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
         uint64_t share = budget->total / free_part[i] / class_bytes[i];
-        pool->free_max[i] = share < UINT32_MAX ? (uint32_t)share : UINT32_MAX;
+        uint32_t most = FREE_BYTES / class_bytes[i];
+        pool->free_max[i] = share < most ? (uint32_t)share : most;
     }
 }
 
@@ -113,8 +117,9 @@ chunk_pool_trim(struct chunk_pool *pool)
     bool more = false;
     for (unsigned i = 0; i < CHUNK_CLASSES; i++) {
         uint32_t idle = pool->free_low[i] > free_kept[i] ? pool->free_low[i] - free_kept[i] : 0;
-        more |= idle > TRIM_MOST;
-        shrink_free(pool, i, idle < TRIM_MOST ? idle : TRIM_MOST);
+        uint32_t step = TRIM_BYTES / class_bytes[i];
+        more |= idle > step;
+        shrink_free(pool, i, idle < step ? idle : step);
     }
     budget_lease_trim(&pool->lease);
     return more;

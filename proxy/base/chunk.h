@@ -45,8 +45,8 @@ struct chunk_pool {
 void chunk_pool_init(struct chunk_pool *pool, struct budget *budget);
 void chunk_pool_fini(struct chunk_pool *pool); /* every chunk must be back */
 /* Give what lay unused since the last call back to the heap (all but a few of each class, and not
- * everything at once: true, call again), and the lease's unused steps to the budget. Call about
- * once a second. */
+ * everything at once: true, call again), and the lease's unused steps to the budget. Call every
+ * second or two. */
 bool chunk_pool_trim(struct chunk_pool *pool);
 
 /* Data bytes of a chunk of that class. */

@@ -53,6 +53,8 @@ void
 slab_init(struct slab *slab)
 {
     memset(slab, 0, sizeof(*slab));
+    for (unsigned i = 0; i < SLAB_CLASSES; i++)
+        slab->free[i].most = SLAB_FREE_BYTES / class_bytes(i);
 }
 
 static void *
@@ -142,11 +144,8 @@ slab_free(struct slab *slab, void *memory)
     if (!memory)
         return;
     struct slab_header *header = header_of(memory);
-    unsigned size_class = header->size_class;
-    struct slab_list *list = &slab->free[size_class];
-    if (__builtin_expect(size_class == SLAB_LARGE ||
-                             (list->count + 1ull) * class_bytes(size_class) > SLAB_FREE_BYTES,
-                         0)) {
+    struct slab_list *list = &slab->free[header->size_class];
+    if (__builtin_expect(list->count >= list->most, 0)) {
         mem_free(header);
         return;
     }

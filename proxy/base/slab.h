@@ -19,12 +19,13 @@ enum {
 
 struct slab_list {
     void *first;
-    uint32_t count;
-    uint32_t low; /* least count since the last trim */
+    uint32_t count, most; /* at most so many */
+    uint32_t low;         /* least count since the last trim */
 };
 
 struct slab {
-    struct slab_list free[SLAB_CLASSES];
+    struct slab_list
+        free[SLAB_CLASSES + 1]; /* the last: of what came from the heap; it keeps none */
 };
 
 void slab_init(struct slab *slab);

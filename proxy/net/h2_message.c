@@ -8,7 +8,7 @@
  */
 #include "proxy/net/h2_message.h"
 
-enum { NO_CONTENT = 204, NOT_MODIFIED = 304, SWITCHING_PROTOCOLS = 101 };
+enum { CONTINUE = 100, SWITCHING_PROTOCOLS = 101, NO_CONTENT = 204, NOT_MODIFIED = 304 };
 
 /* --- values --- */
 
@@ -124,7 +124,7 @@ take_status(struct h2_message *message, const struct h2_message_field *field)
     if (!is_digit(digit[0]) || !is_digit(digit[1]) || !is_digit(digit[2]))
         return false;
     message->status = (uint16_t)((digit[0] - '0') * 100 + (digit[1] - '0') * 10 + (digit[2] - '0'));
-    return message->status > 0 && message->status != SWITCHING_PROTOCOLS;
+    return message->status >= CONTINUE && message->status != SWITCHING_PROTOCOLS;
 }
 
 static bool

@@ -35,6 +35,7 @@ enum {
     H2_DATA_FRAME = 16384,         /* usual payload of DATA */
     H2_MAX_DATA_FRAME = 64 * 1024, /* where the peer takes more; nghttp2 keeps such a buffer */
     H2_NV_INLINE = 64,             /* fields of a block that is built on the stack */
+    H2_FOUND = 16,                 /* streams that are found without a look-up; a power of two */
     H2_CLOSED_SLOTS = 64,          /* streams that a server remembers; a power of two */
 };
 
@@ -90,7 +91,8 @@ struct h2_closed_fault {
 };
 
 struct h2_private {
-    struct h2_stream *found;   /* by h2_stream_find() last; NULL: none, or nghttp2 has closed it */
+    struct h2_stream
+        *found[H2_FOUND];      /* by id, what h2_stream_find() found; NULL: none, or closed */
     struct list pending;       /* struct h2_stream: output was added since the last fill */
     struct h2_stream *to_mark; /* its last HEADERS are the bytes that mem_send is about to return */
     struct h2_stream *to_place; /* likewise for a request's head */
@@ -131,16 +133,22 @@ h2_of(const struct h2_stream *hs)
     return hs->stream.connection;
 }
 
+static inline struct h2_stream **
+h2_found_slot(struct h2_private *private, int32_t id)
+{
+    return &private->found[(uint32_t)id / 2 % H2_FOUND];
+}
+
 /* Frames of one stream follow each other, each with several callbacks. */
 static inline struct h2_stream *
 h2_stream_find(struct h2 *h2, int32_t id)
 {
-    struct h2_stream *found = h2->private->found;
+    struct h2_stream **slot = h2_found_slot(h2->private, id), *found = *slot;
     if (found && found->stream.id == id)
         return found;
     found = nghttp2_session_get_stream_user_data(h2->session, id);
     if (found)
-        h2->private->found = found;
+        *slot = found;
     return found;
 }
 
@@ -148,9 +156,9 @@ h2_stream_find(struct h2 *h2, int32_t id)
 static inline void
 h2_stream_unfind(struct h2_stream *hs)
 {
-    struct h2_private *private = h2_of(hs)->private;
-    if (private->found == hs)
-    private->found = NULL;
+    struct h2_stream **slot = h2_found_slot(h2_of(hs)->private, hs->stream.id);
+    if (*slot == hs)
+        *slot = NULL;
     hs->ng_open = false;
 }
 

@@ -255,7 +255,7 @@ on_ng_data_read(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t le
     struct h2_stream *hs = source->ptr;
     struct stream *stream = &hs->stream;
     (void)session, (void)id, (void)buffer, (void)user_data;
-    h2_of(hs)->private->found = hs; /* on_ng_frame_send follows */
+    *h2_found_slot(h2_of(hs)->private, stream->id) = hs; /* on_ng_frame_send follows */
     if (stream->out.bytes == 0 && (!stream->out_end || hs->trailers_submitted)) {
         hs->deferred = true;
         return NGHTTP2_ERR_DEFERRED;

@@ -120,7 +120,7 @@ header_token_valid(struct text token)
 }
 
 /* Every word of the text passes; the last one overlaps the one before, or is filled up. */
-static bool
+static inline __attribute__((always_inline)) bool
 all_words(struct text text, bool (*passes)(uint64_t word))
 {
     if (text.len < SWAR_BYTES)
@@ -131,7 +131,7 @@ all_words(struct text text, bool (*passes)(uint64_t word))
     return passes(swar_load(text.ptr + text.len - SWAR_BYTES));
 }
 
-static bool
+static inline bool
 is_visible(uint64_t word)
 {
     return !swar_has_less(word, 0x21) && !swar_has(word, 0x7f);
@@ -143,16 +143,20 @@ header_visible(struct text text)
     return all_words(text, is_visible);
 }
 
-static bool
-is_legal(uint64_t word)
+/* A tab is legal but rare. */
+static __attribute__((noinline)) bool
+is_legal_by_byte(uint64_t word)
 {
-    if (!swar_has_less(word, 0x20) && !swar_has(word, 0x7f))
-        return true;
-    /* A tab is legal but rare: then byte by byte. */
     for (int i = 0; i < SWAR_BYTES; i++, word >>= 8)
         if (((word & 0xff) < 0x20 && (word & 0xff) != '\t') || (word & 0xff) == 0x7f)
             return false;
     return true;
+}
+
+static inline bool
+is_legal(uint64_t word)
+{
+    return (!swar_has_less(word, 0x20) && !swar_has(word, 0x7f)) || is_legal_by_byte(word);
 }
 
 bool

@@ -72,12 +72,18 @@ header_class_keep(struct field *field, enum header_class class)
     field->kind = (uint8_t)(class + 1);
 }
 
+static inline bool
+header_is(const struct field *field, enum header_class class)
+{
+    return field->kind ? field->kind == class + 1 : header_class_of(field->name) == class;
+}
+
 /* The first field of that class, which must be one name's; NULL: none. */
 static inline const struct field *
 header_find(const struct fields *fields, enum header_class class)
 {
     fields_for_each (field, fields)
-        if (header_class_of_field(field) == class)
+        if (header_is(field, class))
             return field;
     return NULL;
 }
@@ -94,7 +100,7 @@ header_count(const struct fields *fields, enum header_class class)
 {
     unsigned count = 0;
     fields_for_each (field, fields)
-        count += header_class_of_field(field) == class;
+        count += header_is(field, class);
     return count;
 }
 

@@ -139,6 +139,7 @@ responses_that_are_malformed(void **state)
         {"four digits", {":status", "2000"}},
         {"a letter", {":status", "20x"}},
         {"000", {":status", "000"}},
+        {"a status under 100", {":status", "099"}},
         {"switching protocols", {":status", "101"}},
         {"two statuses", {":status", "200", ":status", "200"}},
         {"a request's field", {":status", "200", ":path", "/"}},

@@ -143,16 +143,24 @@ static void
 much_that_lies_unused_is_given_back_in_several_steps(void **state)
 {
     (void)state;
-    take_and_put(30000, 100);
-    assert_false(chunk_pool_trim(&pool)); /* in use until now */
-    unsigned steps = 1, before = pool.free_count[0];
-    while (chunk_pool_trim(&pool)) {
-        assert_int_equal(before - pool.free_count[0],
-                         2048); /* the loop waits for no more than these */
-        before = pool.free_count[0];
-        assert_true(++steps < 100);
-    }
-    assert_true(pool.free_count[0] * 512 <= 128 * 1024);
+    struct budget large;
+    struct chunk_pool wide;
+    enum { CHUNKS = 5000 };
+    struct chunk **all = test_malloc(CHUNKS * sizeof(*all));
+    budget_init(&large, 1024 * MIB);
+    chunk_pool_init(&wide, &large);
+    for (unsigned i = 0; i < CHUNKS; i++)
+        assert_non_null(all[i] = chunk_get(&wide, CHUNK_64K_CAP, 0));
+    for (unsigned i = 0; i < CHUNKS; i++)
+        chunk_put(all[i]);
+    assert_false(chunk_pool_trim(&wide)); /* in use until now */
+    assert_true(chunk_pool_trim(&wide));
+    assert_int_equal(wide.free_count[3], CHUNKS - 2048); /* 128 MiB: the loop waits for no more */
+    assert_true(chunk_pool_trim(&wide));
+    assert_false(chunk_pool_trim(&wide));
+    assert_in_range(wide.free_count[3], 1, 2);
+    chunk_pool_fini(&wide);
+    test_free(all);
 }
 
 static void
