@@ -8,8 +8,8 @@ bool request_common_passes(enum header_class class)
     return class == HEADER_CUSTOM || class == HEADER_USER_AGENT || class == HEADER_TRI_STATUS_CODE;
 }
 
-static struct text
-without_query(struct text target)
+struct text
+request_common_path(struct text target)
 {
     ptrdiff_t query = text_find(target, '?', 0);
     return query < 0 ? target : text_make(target.ptr, (size_t)query);
@@ -38,7 +38,7 @@ request_common_read(struct call *call, bool (*special)(struct call *call, enum h
         case HEADER_PSEUDO_OTHER:
             break;
         case HEADER_PATH:
-            request->path = without_query(field->value);
+            request->path = request_common_path(field->value);
             break;
         case HEADER_AUTHORITY:
             request->authority = field->value;

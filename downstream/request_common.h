@@ -17,6 +17,8 @@
 bool
 request_common_read(struct call *call, bool (*special)(struct call *call, enum header_class class,
                                                        const struct field *field));
+/* A request target without its query string. */
+struct text request_common_path(struct text target);
 /* Whether a reply or request field of this class passes through the proxy as metadata. */
 bool request_common_passes(enum header_class class);
 

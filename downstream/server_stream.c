@@ -12,6 +12,7 @@
 #include "downstream/server_stream.h"
 
 #include "downstream/grpc.h"
+#include "downstream/request_common.h"
 #include "downstream/triple.h"
 #include "proxy/net/h2.h"
 #include "proxy/wire/content_type.h"
@@ -322,13 +323,10 @@ choose_codec(struct call *call, struct text content_type)
     }
 }
 
-/* "/SERVICE/METHOD", a query string aside: what a bare request must name to be an RPC. */
+/* "/SERVICE/METHOD": what a bare request must name to be an RPC. */
 static bool
 names_method(struct text path)
 {
-    ptrdiff_t query = text_find(path, '?', 0);
-    if (query >= 0)
-        path.len = (size_t)query;
     ptrdiff_t slash = path.len > 1 && path.ptr[0] == '/' ? text_find(path, '/', 1) : -1;
     return slash > 1 && (size_t)slash + 1 < path.len;
 }
@@ -355,7 +353,7 @@ sort_request(struct call *call, enum stream_transport transport, const struct co
         return &NOT_RPC;
     if ((*codec)->form == FORM_FRAMED)
         return transport == STREAM_H1 ? &NOT_HTTP2 : NULL;
-    return names_method(header_value(head, HEADER_PATH)) ? NULL : &NOT_FOUND;
+    return names_method(request_common_path(header_value(head, HEADER_PATH))) ? NULL : &NOT_FOUND;
 }
 
 static void

@@ -54,7 +54,7 @@ open_failed(struct conn *conn, int error)
 {
     if (conn->lost || conn->closing)
         return;
-    conn->lost = conn->unusable = true;
+    conn->lost = true;
     timers_stop(&conn->ctx->timers, &conn->timer);
     conn_stop_read(conn);
     conn->events->on_open(conn, error);
@@ -69,7 +69,7 @@ conn_lose(struct conn *conn, int error)
         conn_close(conn);
         return;
     }
-    conn->lost = conn->unusable = true;
+    conn->lost = true;
     timers_stop(&conn->ctx->timers, &conn->timer);
     conn_stop_read(conn);
     conn_drop_output(conn);
@@ -218,7 +218,7 @@ on_uv_discarded(uv_handle_t *handle)
 static void
 conn_discard(struct conn *conn)
 {
-    conn->closing = conn->unusable = true;
+    conn->closing = true;
     timers_stop(&conn->ctx->timers, &conn->timer);
     uv_close(&conn->handle, on_uv_discarded);
 }
@@ -392,7 +392,7 @@ conn_close(struct conn *conn)
 {
     if (conn->closing)
         return;
-    conn->closing = conn->unusable = true;
+    conn->closing = true;
     timers_stop(&conn->ctx->timers, &conn->timer);
     conn_drop_output(conn);
     list_unlink(&conn->dirty_node);

@@ -75,7 +75,6 @@ struct conn {
     bool writing, blocked; /* `write` is in flight */
     bool filled;           /* dirty_node is on ctx->filled */
     bool reading;          /* uv_read_start is on */
-    bool unusable;         /* lost, closing, or write_error is set */
     bool lost, closing;    /* on_lost was called or open failed; uv_close was called */
     /* conn_close_after_flush(): asked; everything is out and the half-close is on its way */
     bool finishing, finished;

@@ -26,10 +26,16 @@ queue_full(const struct conn *conn)
     return conn->out.slices.bytes >= FULL_BYTES || conn->out.slices.count >= MOST_IOVECS;
 }
 
+static bool
+unusable(const struct conn *conn)
+{
+    return conn->closing || conn->lost || conn->write_error;
+}
+
 bool
 conn_full(const struct conn *conn)
 {
-    return conn->writing || conn->unusable || queue_full(conn);
+    return conn->writing || unusable(conn) || queue_full(conn);
 }
 
 static struct outbuf *
@@ -60,14 +66,14 @@ conn_dirty(struct conn *conn)
 void
 conn_queue(struct conn *conn, const void *bytes, size_t len)
 {
-    if (!conn->unusable)
+    if (!unusable(conn))
         outbuf_add(&conn->out, bytes, len);
 }
 
 void
 conn_queue_slices(struct conn *conn, struct slices *from, uint64_t bytes)
 {
-    if (conn->unusable)
+    if (unusable(conn))
         slices_drop(from, bytes);
     else
         outbuf_move(&conn->out, from, bytes);
@@ -98,7 +104,6 @@ write_failed(struct conn *conn, int error)
         return;
     }
     conn->write_error = error;
-    conn->unusable = true;
     conn_drop_output(conn);
     timers_start(&conn->ctx->timers, &conn->timer, conn->ctx->turn_ns + WRITE_ERROR_NS);
 }
@@ -142,7 +147,7 @@ write_rest(struct conn *conn, struct outbuf *wire)
 void
 conn_write_now(struct conn *conn)
 {
-    if (conn->writing || conn->unusable)
+    if (conn->writing || unusable(conn))
         return;
     int error = conn->tls ? tls_encrypt(conn->tls, &conn->out) : 0;
     struct outbuf *wire = wire_of(conn);
@@ -174,7 +179,7 @@ write_round(struct conn *conn)
 {
     bool more = queue_full(conn);
     conn_write_now(conn);
-    if (conn->unusable)
+    if (unusable(conn))
         return;
     fire_marks(conn);
     if (conn->closing)
@@ -202,7 +207,7 @@ on_uv_written(uv_write_t *request, int status)
     if (conn->finishing)
         timers_start(&conn->ctx->timers, &conn->timer, conn->ctx->turn_ns + FINISH_STALL_NS);
     fire_marks(conn);
-    if (conn->unusable)
+    if (unusable(conn))
         return;
     if (conn->events->on_written)
         conn->events->on_written(conn);
@@ -213,7 +218,7 @@ static void
 fill_one(struct conn *conn)
 {
     list_unlink(&conn->dirty_node);
-    if (conn->unusable || !conn->open)
+    if (unusable(conn) || !conn->open)
         return;
     conn->filled = true;
     list_push_back(&conn->ctx->filled, &conn->dirty_node);
@@ -248,7 +253,7 @@ conn_write_filled(struct ctx *ctx)
 void
 conn_flush(struct conn *conn)
 {
-    if (conn->unusable || !conn->open)
+    if (unusable(conn) || !conn->open)
         return;
     do
         fill_one(conn);

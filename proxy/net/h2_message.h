@@ -52,7 +52,13 @@ bool h2_message_take(struct h2_message *message, enum h2_message_block block,
                      const struct h2_message_field *field);
 /* The head is complete; false: something is missing. */
 bool h2_message_head(struct h2_message *message, enum h2_message_block block);
-/* A 1xx head is over: the next block is a head again. */
+/* A 1xx head has begun. */
+static inline bool
+h2_message_is_interim(const struct h2_message *message)
+{
+    return message->status > 0 && message->status < 200;
+}
+/* It is over: the next block is a head again. */
 void h2_message_interim(struct h2_message *message);
 /* So many bytes of DATA more; false: over content-length. */
 bool h2_message_data(struct h2_message *message, uint64_t bytes);

@@ -63,7 +63,6 @@ struct h2_stream {
     bool dying;                /* in the graveyard */
     bool head_queued;          /* outgoing HEADERS are in the write queue */
     bool head_done;            /* incoming head is complete: the next block is trailers */
-    bool interim;              /* the block being read is a 1xx head */
     bool malformed;            /* what comes in is ignored: its reset is on the way */
     bool last_data;            /* the DATA frame being read has END_STREAM */
     bool deferred;             /* nghttp2 waits for resume_data */

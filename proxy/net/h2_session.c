@@ -54,10 +54,7 @@ on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *
     if (frame->hd.type != NGHTTP2_HEADERS)
         return 0; /* PUSH_PROMISE */
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
-        struct h2_stream *hs = h2_stream_find(h2, id);
-        if (hs)
-            hs->interim = false;
-        h2->private->block_stream = hs;
+        h2->private->block_stream = h2_stream_find(h2, id);
         return 0;
     }
     if (h2->private->end_text ||
@@ -75,7 +72,7 @@ on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *
 static struct fields *
 field_target(const struct h2_stream *hs)
 {
-    if (!hs->stream.events || hs->interim)
+    if (!hs->stream.events || h2_message_is_interim(&hs->message))
         return NULL;
     return hs->head_done ? hs->stream.trailer_fields : hs->stream.fields;
 }
@@ -165,12 +162,17 @@ on_ng_header(nghttp2_session *session, const nghttp2_frame *frame, nghttp2_rcbuf
         return 0;
     if (!h2_message_take(&hs->message, block_of(h2, hs), &field))
         return malformed(h2, hs);
-    if (field.class == HEADER_STATUS && hs->message.status < 200 && !hs->head_done)
-        hs->interim = true;
     struct fields *target = field_target(hs);
     if (target && !list_too_long(h2, hs))
         keep_field(target, &field);
     return 0;
+}
+
+/* nghttp2 itself knows only that a request cannot begin with DATA. */
+static bool
+before_head(const struct h2 *h2, const struct h2_stream *hs)
+{
+    return !h2->server && !hs->head_done;
 }
 
 static int
@@ -185,7 +187,7 @@ on_ng_data_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const uint
     hs->last_data = flags & NGHTTP2_FLAG_END_STREAM;
     if (hs->malformed)
         return 0;
-    if ((!h2->server && !hs->head_done) || !h2_message_data(&hs->message, len)) {
+    if (before_head(h2, hs) || !h2_message_data(&hs->message, len)) {
         malformed(h2, hs);
         return 0;
     }
@@ -209,7 +211,7 @@ data_received(struct h2 *h2, const nghttp2_frame *frame)
     struct h2_stream *hs = h2_stream_find(h2, frame->hd.stream_id);
     if (!hs || hs->malformed)
         return;
-    if ((!h2->server && !hs->head_done) || !h2_message_whole(&hs->message)) {
+    if (before_head(h2, hs) || !h2_message_whole(&hs->message)) {
         malformed(h2, hs);
         return;
     }
@@ -221,7 +223,6 @@ data_received(struct h2 *h2, const nghttp2_frame *frame)
 static void
 interim_received(struct h2 *h2, struct h2_stream *hs, bool end)
 {
-    hs->interim = false;
     h2_message_interim(&hs->message);
     if (end)
         malformed(h2, hs);
@@ -245,7 +246,7 @@ headers_received(struct h2 *h2, const nghttp2_frame *frame)
     if (!hs)
         return;
     bool end = frame->hd.flags & NGHTTP2_FLAG_END_STREAM, trailers = hs->head_done;
-    if (hs->interim) {
+    if (h2_message_is_interim(&hs->message)) {
         interim_received(h2, hs, end);
         return;
     }

@@ -48,15 +48,6 @@ is_digit(char byte)
     return byte >= '0' && byte <= '9';
 }
 
-static bool
-is_token(struct text text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        if (token_lower[(uint8_t)text.ptr[i]] == 0)
-            return false;
-    return text.len > 0;
-}
-
 /* Visible ASCII only (RFC 9112 section 3.2 takes no more); what form it has is the caller's to
  * judge. */
 static bool
@@ -92,7 +83,7 @@ request_line(struct http1_reader *reader, struct text line)
     line = arena_copy(reader->arena, line);
     reader->method = text_make(line.ptr, (size_t)first);
     reader->target = text_make(line.ptr + first + 1, (size_t)(second - first - 1));
-    if (!is_token(reader->method))
+    if (!header_token_valid(reader->method))
         return http1_head_refuse(reader, BAD_REQUEST, "not a method");
     if (!is_target(reader->target))
         return http1_head_refuse(reader, BAD_REQUEST, "not a request target");
