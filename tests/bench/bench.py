@@ -35,7 +35,7 @@ import bench_peers
 import bench_proof
 import bench_report
 import bench_targets
-from bench_load import HERE, can_count_syscalls, count_syscalls, find_build, load, parse_size, prime
+from bench_load import HERE, add_machine, can_count_syscalls, count_syscalls, find_build, load, parse_size, prime, use_cores
 from bench_targets import Provider
 
 TARGETS = {**bench_targets.TARGETS, **bench_peers.PEER_TARGETS}
@@ -432,10 +432,8 @@ def parse(argv):
     parser.add_argument("--addr", help="measure what runs at HOST:PORT")
     parser.add_argument("--pid", type=int, help="its process")
     parser.add_argument("--config", help="INI file with a [bench] section")
-    parser.add_argument("--build", help="build folder; default $TRIBUTARY_BUILD, else the tools are built")
+    add_machine(parser)
     parser.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "build" / "bench-results")
-    parser.add_argument("--proxy-core", type=int, default=0)
-    parser.add_argument("--load-core", type=int, default=1)
     known = {action.dest: action for action in parser._actions}
     first = parser.parse_args(argv)
     if first.config:
@@ -456,8 +454,7 @@ def parse(argv):
             setattr(options, key, value)
     options.serialization = ",".join("protobuf" if each == "proto" else each for each in options.serialization.split(","))
     options.syscalls = options.syscalls and can_count_syscalls()
-    if (os.cpu_count() or 1) < 2:
-        options.proxy_core = options.load_core = None
+    use_cores(options)
     return options
 
 

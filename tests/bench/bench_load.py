@@ -34,6 +34,19 @@ def find_build(given=None):
     return build, build / "tools"
 
 
+def add_machine(parser):
+    """The options that say with which build, and on which cores."""
+    parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD, else the tools are built")
+    parser.add_argument("--proxy-core", type=int, default=0)
+    parser.add_argument("--load-core", type=int, default=1)
+
+
+def use_cores(options):
+    """A machine of one core has none to choose."""
+    if (os.cpu_count() or 1) < 2:
+        options.proxy_core = options.load_core = None
+
+
 def load(folder, core, target, args):
     """One run of loadgen against a target; its report. Raises when any reply was wrong."""
     command = [str(folder / "loadgen"), "--target", target.address]

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import bench_stats
 import bench_targets
-from bench_load import find_build, parse_size
+from bench_load import add_machine, find_build, parse_size, use_cores
 from bench_targets import pinned
 
 FAILURES_BORNE = 2
@@ -422,17 +422,14 @@ def parser(description, out, rounds):
     made.add_argument("--seconds", type=float, default=0.6, help="about so long is one run (0.6); large calls take longer")
     made.add_argument("--resume", action="store_true", help="go on with what --out holds")
     made.add_argument("--report", action="store_true", help="measure nothing: the report from what --out holds")
-    made.add_argument("--build", help="build folder; default $TRIBUTARY_BUILD, else the tools are built")
+    add_machine(made)
     made.add_argument("--out", type=pathlib.Path,
                       default=pathlib.Path(__file__).resolve().parents[2] / "build" / "bench-results" / out)
-    made.add_argument("--proxy-core", type=int, default=0)
-    made.add_argument("--load-core", type=int, default=1)
     return made
 
 
 def prepare(options):
-    if (os.cpu_count() or 1) < 2:
-        options.proxy_core = options.load_core = None
+    use_cores(options)
     if options.report:
         return
     options.loadgen, options.tools = find_build(options.build)

@@ -23,7 +23,7 @@ import tempfile
 import time
 
 import bench_targets
-from bench_load import count_syscalls, find_build, load, parse_size, prime
+from bench_load import add_machine, count_syscalls, find_build, load, parse_size, prime, use_cores
 from bench_proof import settled
 from bench_targets import TARGETS, Provider
 
@@ -202,9 +202,7 @@ def parse(argv):
     parser.add_argument("--duration", type=float, help="seconds of a round, instead of a number of calls")
     parser.add_argument("--warmup", type=float, default=0.5)
     parser.add_argument("--base", default=BASE, help="what ratios are against")
-    parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD, else the tools are built")
-    parser.add_argument("--proxy-core", type=int, default=0)
-    parser.add_argument("--load-core", type=int, default=1)
+    add_machine(parser)
     parser.add_argument("--strace", action="store_true", help="also system calls per call")
     parser.add_argument("--callgrind", action="store_true", help="also instructions per call")
     parser.add_argument("--provider-args", default="", help="for echo-provider")
@@ -214,8 +212,7 @@ def parse(argv):
     options.loadgen, options.tools = find_build(options.build)
     options.load_args = options.load_args.split()
     options.wrong = []
-    if (os.cpu_count() or 1) < 2:
-        options.proxy_core = options.load_core = None
+    use_cores(options)
     return options
 
 

@@ -29,20 +29,14 @@ import bench_dubbo
 import bench_rounds
 import bench_stats
 import bench_targets
+import toggles
 from bench_rounds import Cell, Lane, Plan, median, number, show
 from bench_targets import Provider
 
 MODES = "none,reply,request,both"
 CONTENTS = "text,random"
 CONNECTIONS, IN_FLIGHT = 2, 8
-UNARY, BARE = "call = unary\n", "wire = bare\n"
-HELD = ("fast", "cut_through")
-LANES = {
-    "fast": {"route": UNARY, "upstream": BARE, "paths": HELD},
-    "http1": {"route": UNARY, "upstream": BARE + "transport = http1\n", "paths": HELD},
-    "framed": {"upstream": "wire = framed\n", "paths": ("framed",)},
-    "forwarded": {"route": UNARY, "upstream": BARE + "forward_accept_encoding = on\n", "paths": HELD},
-}
+LANES = {name: toggles.LANES[name] for name in ("fast", "http1", "framed", "forwarded")}
 BASE = "direct"
 CLIENT_ARGS = {"none": (), "reply": ("-offer-gzip",), "request": ("-gzip",), "both": ("-gzip",)}
 RATE = {"none": 40, "reply": 12, "request": 12, "both": 8}  # 2 MiB calls per second that a run is sized by

@@ -15,14 +15,13 @@ cannot keep that rate up one call at a time, it is lowered by steps for all, and
 
 import argparse
 import json
-import os
 import pathlib
 import signal
 import statistics
 import sys
 import tempfile
 
-from bench_load import find_build, load, parse_size, prime
+from bench_load import add_machine, find_build, load, parse_size, prime, use_cores
 from bench_proof import settled
 from bench_targets import TARGETS, Provider, available
 
@@ -118,14 +117,11 @@ def main(argv=None):
     parser.add_argument("--duration", type=float, default=3, help="seconds of a run, a quarter more to warm up")
     parser.add_argument("--connections", type=int, default=10)
     parser.add_argument("--in-flight", type=int, default=10, help="on each, to saturate")
-    parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD")
-    parser.add_argument("--proxy-core", type=int, default=0)
-    parser.add_argument("--load-core", type=int, default=1)
+    add_machine(parser)
     parser.add_argument("--json", help="file for every single report")
     options = parser.parse_args(argv)
     options.loadgen, options.tools = find_build(options.build)
-    if (os.cpu_count() or 1) < 2:
-        options.proxy_core = options.load_core = None
+    use_cores(options)
     names = ["direct", *options.targets.split(",")]
     if len(names) < 3 or not all(name in TARGETS and available(name) for name in names):
         sys.exit(f"two or more of these are needed: {', '.join(name for name in TARGETS if available(name))}")

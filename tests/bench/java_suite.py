@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 import bench_peers
-from bench_load import find_build, load
+from bench_load import add_machine, find_build, load, use_cores
 from bench_targets import Provider
 
 SERVICE = "tributary.interop.Users"
@@ -192,14 +192,11 @@ def main(argv=None):
     parser.add_argument("--warm", type=float, default=24, help="seconds of load before, for the JVM's compiler")
     parser.add_argument("--concurrency", type=int, default=50)
     parser.add_argument("--connections", type=int, default=10)
-    parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD")
-    parser.add_argument("--proxy-core", type=int, default=0)
-    parser.add_argument("--load-core", type=int, default=1)
+    add_machine(parser)
     parser.add_argument("--json", help="file for every single report")
     options = parser.parse_args(argv)
     options.loadgen, options.tools = find_build(options.build)
-    if (os.cpu_count() or 1) < 2:
-        options.proxy_core = options.load_core = None
+    use_cores(options)
     return run_all(options)
 
 

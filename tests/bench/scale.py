@@ -27,7 +27,7 @@ import tempfile
 import time
 
 import bench_targets
-from bench_load import can_count_syscalls, count_syscalls, find_build, load, prime
+from bench_load import add_machine, can_count_syscalls, count_syscalls, find_build, load, prime, use_cores
 from bench_targets import Provider, Tributary, free_port
 
 SHAPE = ["--size", "128", "--connections", "10", "--in-flight", "10"]
@@ -259,15 +259,12 @@ def main(argv=None):
     parser.add_argument("--calls", type=int, default=30000, help="of a round")
     parser.add_argument("--idle", type=int, default=10000, help="idle connections")
     parser.add_argument("--no-callgrind", action="store_true")
-    parser.add_argument("--build", help="build folder of the project; default $TRIBUTARY_BUILD")
-    parser.add_argument("--proxy-core", type=int, default=0)
-    parser.add_argument("--load-core", type=int, default=1)
+    add_machine(parser)
     options = parser.parse_args(argv)
     options.loadgen, options.tools = find_build(options.build)
     if not os.environ.get("TRIBUTARY_BIN"):
         sys.exit("TRIBUTARY_BIN does not name the proxy")
-    if (os.cpu_count() or 1) < 2:
-        options.proxy_core = options.load_core = None
+    use_cores(options)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < options.idle + 1000:
         sys.exit(f"ulimit -Hn is {hard}: too few descriptors for {options.idle} connections")

@@ -75,9 +75,8 @@ def test_open_loop_makes_each_call_that_is_due(folders, provider):
     assert abs(report["calls"] - 1000) <= 2 and report["unfinished"] == 0
 
 
-def test_open_loop_shows_a_stall_in_all_calls_it_delayed(folders, provider):
-    """The provider stands still for 0.6 of 2 s at 200 calls/s: 120 calls are due meanwhile and wait
-    0.3 s in the mean. A closed loop would show one or two of them."""
+def load_through_a_stall(folders, provider, *args):
+    """A load's report; the provider stands still for 0.6 s from 1 s on."""
 
     def stall():
         time.sleep(1)
@@ -87,8 +86,16 @@ def test_open_loop_shows_a_stall_in_all_calls_it_delayed(folders, provider):
 
     thread = threading.Thread(target=stall)
     thread.start()
-    report = load(folders, provider, "--rate", 200, "--duration", 2, "--warmup", 0.2)
+    report = load(folders, provider, *args)
     thread.join()
+    return report
+
+
+def test_open_loop_shows_a_stall_in_all_calls_it_delayed(folders, provider):
+    """The provider stands still for 0.6 of 2 s at 200 calls/s: 120 calls are due meanwhile and wait
+    0.3 s in the mean. A closed loop would show one or two of them."""
+
+    report = load_through_a_stall(folders, provider, "--rate", 200, "--duration", 2, "--warmup", 0.2)
     assert abs(report["calls"] - 400) <= 2
     assert report["latency_max_ms"] > 550
     assert report["latency_p90_ms"] > 250  # 30 % of the calls fell into the stall
@@ -98,16 +105,7 @@ def test_open_loop_shows_a_stall_in_all_calls_it_delayed(folders, provider):
 def test_closed_loop_hides_the_same_stall(folders, provider):
     """What the open loop is for: of the thousands of calls of a closed loop ten meet the stall."""
 
-    def stall():
-        time.sleep(1)
-        provider.send_signal(signal.SIGSTOP)
-        time.sleep(0.6)
-        provider.send_signal(signal.SIGCONT)
-
-    thread = threading.Thread(target=stall)
-    thread.start()
-    report = load(folders, provider, "--duration", 2, "--warmup", 0.2, "--in-flight", 1)
-    thread.join()
+    report = load_through_a_stall(folders, provider, "--duration", 2, "--warmup", 0.2, "--in-flight", 1)
     assert report["latency_max_ms"] > 550 and report["latency_p99_ms"] < 100
 
 
