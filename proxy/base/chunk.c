@@ -16,7 +16,10 @@
 #include "proxy/base/mem.h"
 #include "proxy/base/poison.h"
 
-enum { CHUNK_MAPPED = 2 /* from this class on */ };
+enum {
+    CHUNK_MAPPED = 2, /* from this class on */
+    CHUNK_INPUT = 3,  /* what is read into; larger ones did not make reading cheaper */
+};
 
 static const uint32_t class_bytes[CHUNK_CLASSES] = {512, 2048, 20480, 65536};
 /* Free lists: never more than this part of the budget. Long bodies are many chunks that come back
@@ -128,6 +131,9 @@ chunk_pool_trim(struct chunk_pool *pool)
 void
 chunk_pool_fini(struct chunk_pool *pool)
 {
+    if (pool->input)
+        heap_put(pool->input, CHUNK_INPUT);
+    pool->input = NULL;
     for (unsigned i = 0; i < CHUNK_CLASSES; i++)
         shrink_free(pool, i, pool->free_count[i]);
     budget_lease_fini(&pool->lease); /* checks that every chunk is back */
@@ -141,6 +147,25 @@ too_late(const struct chunk_pool *pool, uint32_t size, uint64_t body_bytes)
     return body_bytes > CHUNK_LAST_BODY && budget_pressure_after(&pool->lease, size) == BUDGET_LAST;
 }
 
+/* Without references; the budget is the caller's business. */
+static struct chunk *
+new_chunk(struct chunk_pool *pool, unsigned size_class)
+{
+    struct chunk *chunk;
+    if (pool->free[size_class]) {
+        chunk = pop_free(pool, size_class);
+    } else {
+        chunk = heap_get(size_class);
+        pool->allocations++;
+    }
+    chunk->refs = 0;
+    chunk->cap = CHUNK_CAP(class_bytes[size_class]);
+    chunk->used = 0;
+    chunk->size_class = (uint8_t)size_class;
+    chunk->pool = pool;
+    return chunk;
+}
+
 struct chunk *
 chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes)
 {
@@ -149,19 +174,43 @@ chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes)
     if (__builtin_expect(too_late(pool, size, body_bytes ? body_bytes : bytes), 0) ||
         __builtin_expect(!budget_take(&pool->lease, size), 0))
         return NULL;
-    struct chunk *chunk;
-    if (pool->free[size_class]) {
-        chunk = pop_free(pool, size_class);
-    } else {
-        chunk = heap_get(size_class);
-        pool->allocations++;
-    }
+    struct chunk *chunk = new_chunk(pool, size_class);
     chunk->refs = 1;
-    chunk->cap = CHUNK_CAP(size);
-    chunk->used = 0;
-    chunk->size_class = (uint8_t)size_class;
-    chunk->pool = pool;
     return chunk;
+}
+
+uint8_t *
+chunk_input(struct chunk_pool *pool, size_t *bytes)
+{
+    struct chunk *input = pool->input;
+    if (!input || (input->refs > 0 && pool->input_at > input->cap / 2)) {
+        input = pool->input = new_chunk(pool, CHUNK_INPUT); /* the old one is its readers' */
+        input->used = input->cap; /* its free end is the next read's, nobody else's */
+        pool->input_at = 0;
+    } else if (input->refs == 0) {
+        pool->input_at = 0;
+    }
+    *bytes = input->cap - pool->input_at;
+    return input->data + pool->input_at;
+}
+
+void
+chunk_input_done(struct chunk_pool *pool, size_t len)
+{
+    check(len <= pool->input->cap - pool->input_at);
+    pool->input_at += (uint32_t)len;
+}
+
+struct chunk *
+chunk_input_ref(struct chunk_pool *pool, const uint8_t *bytes, uint64_t body_bytes)
+{
+    struct chunk *input = pool->input;
+    if (!input || bytes < input->data || bytes >= input->data + input->cap)
+        return NULL;
+    uint32_t size = class_bytes[CHUNK_INPUT];
+    if (input->refs == 0 && (too_late(pool, size, body_bytes) || !budget_take(&pool->lease, size)))
+        return NULL;
+    return chunk_ref(input);
 }
 
 void
@@ -173,6 +222,8 @@ chunk_put(struct chunk *chunk)
     struct chunk_pool *pool = chunk->pool;
     unsigned size_class = chunk->size_class;
     budget_give(&pool->lease, class_bytes[size_class]);
+    if (chunk == pool->input)
+        return;
     if (__builtin_expect(pool->free_count[size_class] < pool->free_max[size_class], 1))
         push_free(pool, chunk, size_class);
     else

@@ -5,6 +5,10 @@
  * moment it is taken until its last reference is put. Bytes are written once, at the end of a chunk
  * (`used` grows), and never change afterwards; slices (slices.h) refer to parts of it. One worker,
  * no atomics.
+ *
+ * One chunk of each pool is its input: sockets are read into it. Long pieces of bodies are not
+ * copied out of it but referred to; while anything refers to it, it counts in the budget, and
+ * reading goes on behind what was read before, or in the next chunk.
  */
 #ifndef TRIBUTARY_BASE_CHUNK_H
 #define TRIBUTARY_BASE_CHUNK_H
@@ -40,6 +44,8 @@ struct chunk_pool {
     uint32_t free_low[CHUNK_CLASSES]; /* least free_count since the last trim */
     uint32_t free_max[CHUNK_CLASSES]; /* more than these go straight back to the heap */
     uint64_t allocations;             /* from the heap, ever */
+    struct chunk *input;              /* what is read into; no references: not in the budget */
+    uint32_t input_at;                /* where in its data the next read begins */
 };
 
 void chunk_pool_init(struct chunk_pool *pool, struct budget *budget);
@@ -60,6 +66,17 @@ uint32_t chunk_class_cap(unsigned size_class);
  */
 struct chunk *chunk_get(struct chunk_pool *pool, size_t bytes, uint64_t body_bytes);
 void chunk_put(struct chunk *chunk); /* drops one reference */
+
+/*
+ * Reading: the room that the next read may fill (*bytes of it, half a 64K chunk at least); then,
+ * when all of what came has been looked at, how much that was. What was read stays as it is for
+ * those who took a reference to it in between.
+ */
+uint8_t *chunk_input(struct chunk_pool *pool, size_t *bytes);
+void chunk_input_done(struct chunk_pool *pool, size_t len);
+/* The input with one more reference, if that's where these bytes lie; NULL when not, or when the
+ * budget has no room for it. body_bytes: as for chunk_get(). */
+struct chunk *chunk_input_ref(struct chunk_pool *pool, const uint8_t *bytes, uint64_t body_bytes);
 
 static inline struct chunk *
 chunk_ref(struct chunk *chunk)

@@ -259,13 +259,25 @@ chunk_want(uint64_t ahead)
     return ahead < CHUNK_64K_CAP ? (size_t)ahead : CHUNK_64K_CAP;
 }
 
+/* Bytes of the pool's input: a reference instead of a copy, where the piece is long enough to be
+ * worth a slice of its own and not to pin much more than itself. */
+static bool
+append_ref(struct slices *queue, struct chunk_pool *pool, const uint8_t *bytes, size_t len,
+           uint64_t body_bytes)
+{
+    struct chunk *input = chunk_input_ref(pool, bytes, body_bytes);
+    if (input)
+        push_or_join(queue, input, bytes, (uint32_t)len);
+    return input;
+}
+
 /* `ahead` bytes will come to this queue, these included; the budget judges a body of body_bytes. */
 static bool
 append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len, uint64_t ahead,
        uint64_t body_bytes)
 {
     const uint8_t *from = bytes;
-    if (len == 0)
+    if (len == 0 || (len >= SLICES_REF_BYTES && append_ref(queue, pool, from, len, body_bytes)))
         return true;
     size_t part = fill_last(queue, from, len);
     for (from += part, len -= part, ahead -= part; len > 0;
@@ -295,5 +307,5 @@ bool
 slices_append_piece(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
                     uint64_t body_bytes)
 {
-    return append(queue, pool, bytes, len, len, body_bytes);
+    return append(queue, pool, bytes, len, len, body_bytes ? body_bytes : len);
 }

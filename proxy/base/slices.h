@@ -1,7 +1,8 @@
 /*
  * A queue of slices: views of chunk parts, each holding one reference. What bodies are, held or
- * queued. Appending bytes fills the last chunk's free end where this queue was its only writer (no
- * copy of what is already there, never a realloc); moving between queues moves references.
+ * queued. Appending bytes refers to them where they were read, if they are many; else it fills the
+ * last chunk's free end where this queue was its only writer (no copy of what is already there,
+ * never a realloc). Moving between queues moves references.
  */
 #ifndef TRIBUTARY_BASE_SLICES_H
 #define TRIBUTARY_BASE_SLICES_H
@@ -17,7 +18,10 @@ struct slice {
     uint32_t len;
 };
 
-enum { SLICES_INLINE = 3 };
+enum {
+    SLICES_INLINE = 3,
+    SLICES_REF_BYTES = 4096, /* pieces of the pool's input from here on are not copied */
+};
 
 struct slices {
     struct slice *items; /* inline_items or the heap; `count` used from `head` on (not a ring) */
@@ -51,9 +55,9 @@ slices_fini(struct slices *queue)
     slices_clear(queue);
 }
 
-/* Copy bytes in, in chunks from the pool sized for body_bytes (0: unknown, or the whole body's
- * expected length). False when the budget ran out (what fitted stays appended: the caller drops the
- * queue). */
+/* Copy bytes in (long pieces of the pool's input: refer to them), in chunks from the pool sized for
+ * body_bytes (0: unknown, or the whole body's expected length). False when the budget ran out (what
+ * fitted stays appended: the caller drops the queue). */
 bool slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
                    uint64_t body_bytes);
 /* The same for a piece of a body that passes on at once: chunks are sized for the piece, however

@@ -2,10 +2,11 @@
  * A connected byte stream: a TCP or unix socket, clear or TLS, on one worker's loop. Owns the uv
  * handle and the write queue.
  *
- * Reads land in the worker's shared buffer (one read callback at a time). Output: protocol bytes
- * and chunk references are queued; at the end of the turn conn_flush() asks the protocol to fill
- * the queue and hands it to the kernel with one writev (uv_try_write first, uv_write for the rest
- * only). The write queue owns the chunk references until the kernel has the bytes.
+ * Reads land in the input of the worker's chunk pool (one read callback at a time). Output:
+ * protocol bytes and chunk references are queued; at the end of the turn conn_flush() asks the
+ * protocol to fill the queue and hands it to the kernel with one writev (uv_try_write first,
+ * uv_write for the rest only). The write queue owns the chunk references until the kernel has the
+ * bytes.
  *
  * Failure modes: a read or write error, or EOF, comes once through on_lost; after that nothing is
  * read or written. conn_close() is idempotent, drops what is queued, and the object dies in its
@@ -132,6 +133,7 @@ void conn_close_when_written(struct conn *conn);
 /* For turn.c: one round of the end-of-turn flush. False when there was nothing to do. */
 bool conn_fill_dirty(struct ctx *ctx);
 bool conn_write_filled(struct ctx *ctx);
+void conn_write_dirty(struct ctx *ctx); /* rounds of it, without the deferred, until all is out */
 
 /* Between conn.c and conn_write.c. */
 void conn_lose(struct conn *conn, int error); /* on_lost, once */

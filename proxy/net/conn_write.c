@@ -251,6 +251,14 @@ conn_write_filled(struct ctx *ctx)
 }
 
 void
+conn_write_dirty(struct ctx *ctx)
+{
+    ctx->unflushed = 0;
+    while (conn_fill_dirty(ctx) || conn_write_filled(ctx))
+        ;
+}
+
+void
 conn_flush(struct conn *conn)
 {
     if (unusable(conn) || !conn->open)

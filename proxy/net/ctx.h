@@ -31,7 +31,11 @@ struct grave {
     void (*bury)(struct grave *grave);
 };
 
-enum { CTX_READ_BYTES = 128 * 1024, CTX_H2_NAMES = 256 };
+enum {
+    CTX_FLUSH_BYTES =
+        256 * 1024, /* read in one turn: output does not wait for its end any longer */
+    CTX_H2_NAMES = 256,
+};
 
 /* A name of HPACK's static table: h2_session.c. */
 struct ctx_h2_name {
@@ -57,8 +61,7 @@ struct ctx {
     struct list filled;    /* struct conn: asked to fill in this flush, to be written */
     struct list graveyard; /* struct grave */
     uv_prepare_t prepare;
-    /* CTX_READ_BYTES, shared by all connections: valid during one read callback */
-    uint8_t *read_buffer;
+    size_t unflushed;  /* bytes read since all output was written */
     struct timer trim; /* every two seconds while anything happened: gives memory back */
     /* trims until memory that lay unused is given back; then the timer rests */
     unsigned trims_left;

@@ -99,6 +99,7 @@ end_turn(struct ctx *ctx)
         while (run_deferred(ctx) || conn_fill_dirty(ctx))
             active = true;
     } while (conn_write_filled(ctx));
+    ctx->unflushed = 0;
     empty_graveyard(ctx);
     if (active)
         note_activity(ctx);
@@ -146,7 +147,6 @@ ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *budget
     list_init(&ctx->dirty);
     list_init(&ctx->filled);
     list_init(&ctx->graveyard);
-    ctx->read_buffer = mem_alloc(CTX_READ_BYTES);
     ctx->h2_names = mem_zalloc(CTX_H2_NAMES * sizeof(*ctx->h2_names));
     ctx->trim.on_due = on_trim;
     return 0;
@@ -177,9 +177,7 @@ ctx_fini(struct ctx *ctx)
     timers_fini(&ctx->timers);
     chunk_pool_fini(&ctx->chunks);
     slab_fini(&ctx->slab);
-    mem_free(ctx->read_buffer);
     mem_free(ctx->h2_names);
-    ctx->read_buffer = NULL;
     ctx->h2_names = NULL;
 }
 

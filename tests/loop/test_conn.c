@@ -3,6 +3,7 @@
 #include "loop_fixture.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -581,21 +582,29 @@ echo_over(struct loop_fixture *fixture, struct acceptor *acceptor, int peer)
     assert_int_equal(acceptor->probe->lost_error, UV_EOF);
 }
 
+/* A raw client whose connection the acceptor's probe has. */
+static int
+accepted(struct loop_fixture *fixture, struct acceptor *acceptor)
+{
+    struct address address;
+    int len = sizeof address.storage;
+    assert_int_equal(address_from_text(TEXT("127.0.0.1:0"), true, &address), 0);
+    uv_tcp_init(&fixture->loop, &acceptor->tcp);
+    acceptor->stream.data = acceptor;
+    uv_tcp_bind(&acceptor->tcp, (struct sockaddr *)&address.storage, 0);
+    assert_int_equal(uv_listen(&acceptor->stream, 16, on_uv_connection), 0);
+    uv_tcp_getsockname(&acceptor->tcp, (struct sockaddr *)&address.storage, &len);
+    int peer = raw_connect(&address);
+    loop_until(fixture, &acceptor->accepted);
+    return peer;
+}
+
 static void
 accepts_tcp(void **state)
 {
     struct loop_fixture *fixture = *state;
     struct acceptor acceptor = {.probe = probe_new(fixture)};
-    struct address address;
-    int len = sizeof address.storage;
-    assert_int_equal(address_from_text(TEXT("127.0.0.1:0"), true, &address), 0);
-    uv_tcp_init(&fixture->loop, &acceptor.tcp);
-    acceptor.stream.data = &acceptor;
-    uv_tcp_bind(&acceptor.tcp, (struct sockaddr *)&address.storage, 0);
-    assert_int_equal(uv_listen(&acceptor.stream, 16, on_uv_connection), 0);
-    uv_tcp_getsockname(&acceptor.tcp, (struct sockaddr *)&address.storage, &len);
-    int peer = raw_connect(&address);
-    loop_until(fixture, &acceptor.accepted);
+    int peer = accepted(fixture, &acceptor);
     assert_int_equal(strncmp(acceptor.probe->conn->peer, "127.0.0.1:", 10), 0);
     echo_over(fixture, &acceptor, peer);
     probe_free(acceptor.probe);
@@ -762,6 +771,47 @@ merging_makes_one_write_of_what_several_connections_read(void **state)
     }
 }
 
+/* More than CTX_FLUSH_BYTES is read in one turn (the reads follow each other while they fill their
+ * buffers): it does not wait for the turn's end. */
+static void
+much_that_is_read_leaves_before_the_turn_is_over(void **state)
+{
+    struct loop_fixture *fixture = *state;
+    enum { BYTES = 2 * CTX_FLUSH_BYTES };
+    static uint8_t sent[BYTES], got[BYTES];
+    int peer, sink_peer, buffer = 4 * BYTES;
+    struct probe *source = connected(fixture, &peer), *sink = connected(fixture, &sink_peer);
+    source->relay_to = sink->conn;
+    setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    size_t at = 0;
+    for (ssize_t part; at < BYTES && (part = send(peer, sent + at, BYTES - at, MSG_DONTWAIT)) > 0;)
+        at += (size_t)part;
+    assert_true(at > CTX_FLUSH_BYTES);
+    raw_recv(fixture, sink_peer, got, at);
+    assert_true(sink->writes > 1);
+    assert_true(source->reads > sink->writes); /* and yet not after each read */
+    close(peer);
+    close(sink_peer);
+    probe_free(source);
+    probe_free(sink);
+}
+
+static void
+a_connection_over_loopback_is_not_paced(void **state)
+{
+    struct loop_fixture *fixture = *state;
+    struct acceptor acceptor = {.probe = probe_new(fixture)};
+    int peer = accepted(fixture, &acceptor);
+    char name[16] = "";
+    socklen_t len = sizeof name;
+    uv_os_fd_t fd;
+    assert_int_equal(uv_fileno(&acceptor.probe->conn->handle, &fd), 0);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len), 0);
+    assert_string_equal(name, "reno");
+    echo_over(fixture, &acceptor, peer);
+    probe_free(acceptor.probe);
+}
+
 static void
 flushing_by_hand_needs_no_turn(void **state)
 {
@@ -808,6 +858,8 @@ main(void)
         LOOP_TEST(close_after_flush_after_the_peers_fin_still_sends),
         LOOP_TEST(close_after_flush_ends_on_a_reset),
         LOOP_TEST(merging_makes_one_write_of_what_several_connections_read),
+        LOOP_TEST(much_that_is_read_leaves_before_the_turn_is_over),
+        LOOP_TEST(a_connection_over_loopback_is_not_paced),
         LOOP_TEST(flushing_by_hand_needs_no_turn),
     };
     return cmocka_run_group_tests_name("conn", tests, NULL, NULL);

@@ -250,6 +250,75 @@ chunks_in_use_never_share_bytes(void **state)
             chunk_put(slots[i]);
 }
 
+/* --- the input --- */
+
+static void
+what_nobody_refers_to_is_read_over(void **state)
+{
+    (void)state;
+    size_t bytes, again;
+    uint8_t *room = chunk_input(&pool, &bytes);
+    assert_int_equal(bytes, CHUNK_64K_CAP);
+    chunk_input_done(&pool, 1000);
+    assert_ptr_equal(chunk_input(&pool, &again), room);
+    assert_int_equal(again, bytes);
+    assert_int_equal(pool.lease.used, 0);
+}
+
+static void
+what_is_referred_to_stays_and_counts_until_the_last_reference(void **state)
+{
+    (void)state;
+    size_t bytes;
+    uint8_t *room = chunk_input(&pool, &bytes);
+    struct chunk *first = chunk_input_ref(&pool, room + 10, 5000);
+    assert_ptr_equal(chunk_input_ref(&pool, room + bytes - 1, 5000), first);
+    assert_int_equal(first->refs, 2);
+    assert_int_equal(pool.lease.used, 65536);
+    chunk_input_done(&pool, 1000);
+    assert_ptr_equal(chunk_input(&pool, &bytes), room + 1000); /* behind it */
+    assert_int_equal(bytes, CHUNK_64K_CAP - 1000);
+    chunk_put(first);
+    chunk_put(first);
+    assert_int_equal(pool.lease.used, 0);
+    assert_ptr_equal(chunk_input(&pool, &bytes), room);
+    assert_int_equal(pool.allocations, 1);
+}
+
+static void
+reading_goes_on_in_the_next_chunk_when_half_is_taken(void **state)
+{
+    (void)state;
+    size_t bytes;
+    uint8_t *room = chunk_input(&pool, &bytes);
+    struct chunk *first = chunk_input_ref(&pool, room, 5000);
+    chunk_input_done(&pool, CHUNK_64K_CAP / 2 + 1);
+    uint8_t *other = chunk_input(&pool, &bytes);
+    assert_true(other < room || other >= room + CHUNK_64K_CAP);
+    assert_int_equal(bytes, CHUNK_64K_CAP);
+    assert_null(chunk_input_ref(&pool, room, 5000)); /* no longer the input */
+    chunk_put(first);
+    assert_int_equal(pool.free_count[3], 1);
+    assert_int_equal(pool.lease.used, 0);
+}
+
+static void
+bytes_from_elsewhere_and_bodies_too_long_for_the_last_eighth_are_not_referred_to(void **state)
+{
+    (void)state;
+    size_t bytes;
+    uint8_t *room = chunk_input(&pool, &bytes), other[1];
+    assert_null(chunk_input_ref(&pool, other, 5000));
+    struct chunk *most = chunk_get(&pool, CHUNK_64K_CAP, 0);
+    assert_true(budget_take(&pool.lease, 256 * MIB - 65536 - 70000));
+    assert_null(chunk_input_ref(&pool, room, 100000));
+    struct chunk *small = chunk_input_ref(&pool, room, 5000);
+    assert_non_null(small);
+    chunk_put(small);
+    budget_give(&pool.lease, 256 * MIB - 65536 - 70000);
+    chunk_put(most);
+}
+
 int
 main(void)
 {
@@ -265,6 +334,10 @@ main(void)
         WITH_POOL(no_budget_gives_null_and_takes_nothing),
         WITH_POOL(last_eighth_serves_bodies_up_to_16k_only),
         WITH_POOL(chunks_in_use_never_share_bytes),
+        WITH_POOL(what_nobody_refers_to_is_read_over),
+        WITH_POOL(what_is_referred_to_stays_and_counts_until_the_last_reference),
+        WITH_POOL(reading_goes_on_in_the_next_chunk_when_half_is_taken),
+        WITH_POOL(bytes_from_elsewhere_and_bodies_too_long_for_the_last_eighth_are_not_referred_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

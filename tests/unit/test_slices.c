@@ -414,6 +414,28 @@ random_operations_agree_with_plain_byte_arrays(void **state)
     }
 }
 
+static void
+long_pieces_of_the_input_are_not_copied_and_short_ones_are(void **state)
+{
+    (void)state;
+    struct slices queue;
+    size_t room_bytes;
+    slices_init(&queue);
+    uint8_t *room = chunk_input(&pool, &room_bytes);
+    memcpy(room, pattern(), 20000);
+    assert_true(slices_append(&queue, &pool, room, SLICES_REF_BYTES - 1, 0));
+    assert_true(queue.items[0].data != room);
+    assert_true(slices_append(&queue, &pool, room + SLICES_REF_BYTES - 1, 8000, 0));
+    assert_ptr_equal(queue.items[1].data, room + SLICES_REF_BYTES - 1);
+    chunk_input_done(&pool, 20000);
+    /* What is read and appended next must not touch it. */
+    uint8_t *next = chunk_input(&pool, &room_bytes);
+    memset(next, 0xee, room_bytes);
+    assert_true(slices_append(&queue, &pool, pattern() + SLICES_REF_BYTES - 1 + 8000, 300, 0));
+    expect_bytes(&queue, pattern(), SLICES_REF_BYTES - 1 + 8000 + 300);
+    slices_clear(&queue);
+}
+
 int
 main(void)
 {
@@ -434,6 +456,7 @@ main(void)
         WITH_POOL(piece_of_a_long_body_takes_no_more_than_the_piece_needs),
         WITH_POOL(queue_used_as_a_pipe_does_not_grow),
         WITH_POOL(random_operations_agree_with_plain_byte_arrays),
+        WITH_POOL(long_pieces_of_the_input_are_not_copied_and_short_ones_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
