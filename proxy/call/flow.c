@@ -238,15 +238,23 @@ feed_framed(struct flow *flow, const uint8_t *data, size_t len)
     return error;
 }
 
+/* What has just been put out is what was fed, byte for byte. */
+static bool
+passed_unchanged(const struct flow *flow, size_t len, uint64_t message_bytes)
+{
+    return flow->out.bytes == len && !flow->inflate && (passes_raw(flow) || message_bytes == len);
+}
+
 /* Keep a reference to what passes, while it is little, in case the provider provably did not take
- * it. */
+ * it. message_bytes: how many of the bytes are not prefixes. */
 static void
-keep_passing(struct flow *flow, const uint8_t *data, size_t len)
+keep_passing(struct flow *flow, const uint8_t *data, size_t len, uint64_t message_bytes)
 {
     if (!flow->keep || !flow->kept_whole)
         return;
-    bool fits = flow->body.bytes + len <= FLOW_REPLAY_KEEP;
-    if (fits && passes_raw(flow) && flow->out.bytes == len)
+    uint64_t most = flow->one_message ? FLOW_REPLAY_KEEP_UNARY : FLOW_REPLAY_KEEP;
+    bool fits = flow->body.bytes + len <= most;
+    if (fits && passed_unchanged(flow, len, message_bytes))
         slices_share(&flow->body, &flow->out);
     else if (!fits || append(flow, &flow->body, data, len, flow->body.bytes + len) != FLOW_OK)
         flow_forget(flow);
@@ -258,13 +266,14 @@ flow_feed(struct flow *flow, const uint8_t *data, size_t len)
     if (len == 0)
         return FLOW_OK;
     flow->raw_bytes += len;
+    uint64_t before = flow->message_bytes;
     enum flow_error error;
     if (flow->held)
         error = feed_held(flow, data, len);
     else
         error = flow->from == FORM_BARE ? feed_bare(flow, data, len) : feed_framed(flow, data, len);
     if (error == FLOW_OK && !flow->held)
-        keep_passing(flow, data, len);
+        keep_passing(flow, data, len, flow->message_bytes - before);
     flow->lost |= error != FLOW_OK;
     return error;
 }

@@ -2,10 +2,10 @@
  * One direction's body on its way from one wire form to the other: holding, framing, unframing,
  * decompressing, counting.
  *
- * Bytes are copied once, from the read buffer into chunks. While a body is held its bytes stay raw,
- * as received, so that it can be sent in either form, and again. What needs no translation is not
- * touched: framed → framed passes the same bytes, after a look at each prefix (flag, length against
- * the limit).
+ * Bytes are copied once at most, from where they were read into chunks (slices.h). While a body is
+ * held its bytes stay raw, as received, so that it can be sent in either form, and again. What
+ * needs no translation is not touched: framed → framed passes the same bytes, after a look at each
+ * prefix (flag, length against the limit).
  *
  *   held:    feed → body;            release: body → out (translated), then the flow passes
  *   passing: feed → out (translated; also shared into body while a replay is possible)
@@ -30,7 +30,8 @@ enum flow_error {
     FLOW_BAD_GZIP,         /* compressed bytes that do not decompress */
 };
 
-enum { FLOW_REPLAY_KEEP = 64 * 1024 }; /* bytes of a passing body that are kept for a replay */
+/* Bytes of a passing body that are kept for a replay: of a stream's, of a unary call's. */
+enum { FLOW_REPLAY_KEEP = 64 * 1024, FLOW_REPLAY_KEEP_UNARY = 1024 * 1024 };
 
 struct flow {
     /* settings: the call sets them before the first byte, `to`, `inflate` and `one_message` at the
@@ -44,7 +45,7 @@ struct flow {
     bool gzip;            /* and it is gzip */
     bool bare_compressed; /* bare source: its bytes are compressed */
     bool inflate;         /* decompress on the way */
-    bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP raw bytes in body */
+    bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP… raw bytes in body */
     /* passing: bytes taken from out that have not left yet; the call sets it before it feeds, so
      * that the budget's last part goes by what a body really occupies */
     uint64_t queued_bytes;
@@ -68,7 +69,7 @@ struct flow {
 /* Held, framed → framed, nothing announced. max_message in bytes. */
 void flow_init(struct flow *flow, struct chunk_pool *pool, uint64_t max_message);
 void flow_fini(struct flow *flow);
-/* Take received bytes (copied). Any error is final for the call. */
+/* Take received bytes (copied, or referred to). Any error is final for the call. */
 enum flow_error flow_feed(struct flow *flow, const uint8_t *data, size_t len);
 /* The source ended: checks that it may end here. */
 enum flow_error flow_end(struct flow *flow);

@@ -242,10 +242,7 @@ class DubboJava(PeerDirect):
 
 
 class PeerTributary(Peer, Tributary):
-    """Left at its defaults, so that what is learnt of this provider is part of what is measured; but for
-    fast_path_max: 1 MiB as a field of a message is a few bytes more than the default holds."""
-
-    route = "fast_path_max = 2M\n"
+    """Left at its defaults, so that what is learnt of this provider is part of what is measured."""
 
     def endpoints(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/stats", timeout=10) as reply:

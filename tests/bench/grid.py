@@ -3,7 +3,7 @@
 
     TRIBUTARY_BIN=build/release/tributary tests/bench/grid.py --build build/release
     … grid.py --payload 1M,2M --in-flight 500 --out DIR         a slice of it; --resume goes on
-    … grid.py --fast-path-max --out DIR2                        256K, 1M and 4M instead of the paths
+    … grid.py --fast-path-max --out DIR2                        64K, 256K and 1M instead of the paths
 
 Payloads × calls in flight; three lanes of tributary before the C stub provider: fast (held whole, bare,
 Content-Length), relay (bare as it comes, without length), framed (gRPC framing). Ten interleaved
@@ -49,7 +49,7 @@ MAXIMA = {
         "upstream": "wire = bare\n",
         "paths": ("fast", "cut_through"),
     }
-    for size in ("256K", "1M", "4M")
+    for size in ("64K", "256K", "1M")
 }
 
 
@@ -73,8 +73,8 @@ def cells_of(options):
 def plan_of(options):
     lanes = MAXIMA if options.fast_path_max else LANES
     if options.fast_path_max:
-        title = "fast_path_max: 256K and 4M against 1M"
-        comparisons = [Comparison(f"{name} against max-1M", name, "max-1M") for name in ("max-256K", "max-4M")]
+        title = "fast_path_max: 64K and 1M against 256K"
+        comparisons = [Comparison(f"{name} against max-256K", name, "max-256K") for name in ("max-64K", "max-1M")]
     else:
         title = "The fast path against the relay path and the framed path"
         comparisons = [Comparison(f"fast against {base}", "fast", base) for base in ("relay", "framed")]
@@ -202,9 +202,9 @@ def main(argv=None):
     made = bench_rounds.parser(__doc__, "grid", 10)
     made.add_argument("--payload", help=f"by commas; default {PAYLOADS}")
     made.add_argument("--in-flight", default=IN_FLIGHT, help=f"by commas; default {IN_FLIGHT}")
-    made.add_argument("--fast-path-max", action="store_true", help="sweep fast_path_max, payloads from 256K on")
+    made.add_argument("--fast-path-max", action="store_true", help="sweep fast_path_max, payloads around its values")
     options = made.parse_args(argv)
-    options.payload = options.payload or ("256K,1M,2M" if options.fast_path_max else PAYLOADS)
+    options.payload = options.payload or ("64K,256K,1M" if options.fast_path_max else PAYLOADS)
     bench_rounds.prepare(options)
     asked = [options.payload, options.in_flight, options.fast_path_max]
     return bench_rounds.run(options, plan_of(options), render, asked)

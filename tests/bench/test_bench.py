@@ -125,6 +125,7 @@ def test_paths_of_a_proxy_are_checked():
 
     zero = {"fast": 0, "relay": 0, "framed": 0}
     assert Fake({"fast": 100, "relay": 0, "framed": 0}).wrong(zero, 100) is None
+    assert Fake({"fast": 1, "cut_through": 99, "relay": 0, "framed": 0}).wrong(zero, 100) is None
     assert "expected" in Fake({"fast": 90, "relay": 10, "framed": 0}).wrong(zero, 100)
     assert "counted" in Fake({"fast": 90, "relay": 0, "framed": 0}).wrong(zero, 100)
 

@@ -144,6 +144,27 @@ nothing_is_paid_while_the_budget_is_tight_and_all_when_it_is_free(void **state)
 }
 
 static void
+what_is_kept_for_a_replay_is_given_up_while_others_wait_for_memory(void **state)
+{
+    (void)state;
+    uint8_t prefix[PREFIX_BYTES];
+    prefix_of(60000, prefix);
+    lab.route.call = CALL_STREAM;
+    lab_start(PROTOCOL_GRPC, 0);
+    lab_send_bytes(prefix, sizeof(prefix));
+    lab_send_bytes(part, 1000);
+    assert_true(lab.call->request_flow.kept_whole);
+    fill_budget(80);
+    call_upstream_sent(lab.call, 1005);
+    assert_false(lab.call->request_flow.kept_whole);
+    assert_int_equal(lab.call->request_flow.body.bytes, 0);
+    empty_budget();
+    lab_run_ms(20);
+    assert_int_equal(lab.down_credit, 1005);
+    leave();
+}
+
+static void
 a_request_without_budget_is_resource_exhausted_and_frees_its_chunks(void **state)
 {
     (void)state;
@@ -224,6 +245,7 @@ main(void)
         LAB_TEST(a_held_reply_is_paid_on_receipt),
         LAB_TEST(what_a_call_owes_is_paid_when_it_is_answered_early),
         LAB_TEST(nothing_is_paid_while_the_budget_is_tight_and_all_when_it_is_free),
+        LAB_TEST(what_is_kept_for_a_replay_is_given_up_while_others_wait_for_memory),
         LAB_TEST(a_request_without_budget_is_resource_exhausted_and_frees_its_chunks),
         LAB_TEST(a_reply_without_budget_is_resource_exhausted),
         LAB_TEST(an_error_body_without_budget_leaves_the_http_status),
