@@ -42,7 +42,9 @@ struct facts {
     _Atomic(struct fact_table *) table;
     uint32_t methods, codecs; /* entries; under the lock */
     _Atomic unsigned wire;    /* enum endpoint_wire: what was learnt last, for people */
-    _Atomic bool any;         /* something was learnt: looking it up is worth while */
+    /* Something was learnt, and of the endpoint itself, that it takes nothing bare: looking it up
+     * is worth while. */
+    _Atomic bool any, any_framed;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,7 +85,7 @@ facts_address(const struct facts *facts)
     return text_of(facts->address);
 }
 
-/* Eight bytes at a time: this runs twice a call. Codec names are short, paths long. */
+/* Eight bytes at a time: this runs in every call. Codec names are short, paths long. */
 static uint64_t
 mix(uint64_t hash, struct text text)
 {
@@ -174,7 +176,8 @@ facts_look_up(struct facts *facts, struct text codec, struct text path, struct u
     out->method_bare = flags & FLAG_BARE;
     out->method_framed = flags & FLAG_FRAMED;
     out->method_unary = flags & FLAG_UNARY;
-    out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
+    if (atomic_load_explicit(&facts->any_framed, memory_order_relaxed))
+        out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
 }
 
 static void
@@ -244,6 +247,8 @@ facts_learn(struct facts *facts, struct text codec, struct text path, enum upstr
     unsigned before = endpoint ? atomic_load(&endpoint->flags) : 0;
     atomic_store(&facts->wire, apply(method, endpoint, atomic_load(&facts->wire), lesson));
     atomic_store(&facts->any, true);
+    if (lesson == LESSON_ENDPOINT_FRAMED)
+        atomic_store(&facts->any_framed, true);
     if (refused && refused_http)
         atomic_store(&refused->refused_http, refused_http);
     bool news = endpoint && atomic_load(&endpoint->flags) != before;
