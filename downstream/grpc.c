@@ -44,9 +44,6 @@ read_special(struct call *call, enum header_class class, const struct field *fie
 {
     struct call_request *request = &call->request;
     switch (class) {
-    case HEADER_CONTENT_TYPE:
-        request->codec = content_type_parse(&call->arena, field->value).codec;
-        return true;
     case HEADER_GRPC_TIMEOUT:
         return read_timeout(call, field->value);
     case HEADER_GRPC_ENCODING:
@@ -71,7 +68,7 @@ read_special(struct call *call, enum header_class class, const struct field *fie
 static void
 read_client(struct call_request *request)
 {
-    struct text agent = header_value(&request->head, HEADER_USER_AGENT);
+    struct text agent = fields_value(&request->metadata, TEXT("user-agent"));
     bool tri = false;
     request->dubbo_client = text_starts(agent, TEXT("grpc-go-triple"));
     if (text_starts(agent, TEXT("grpc-")))
