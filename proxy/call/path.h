@@ -28,7 +28,7 @@ struct path_input {
     bool ended;        /* END_STREAM was read */
     bool turn_over;    /* the loop turn that read the message's last byte is over */
     bool head_alone;   /* nothing came for 10 ms after the head */
-    bool budget_tight; /* from three quarters of the budget on */
+    bool budget_tight; /* from three quarters of the budget on; once ended it means nothing */
 };
 
 enum path_verdict {

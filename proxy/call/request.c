@@ -47,6 +47,12 @@ first_known(const struct flow *flow)
     return flow->from == FORM_BARE || flow->reader.messages > 0;
 }
 
+static bool
+budget_is_tight(const struct call *call)
+{
+    return budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE;
+}
+
 static void
 fill_input(const struct call *call, struct path_input *in)
 {
@@ -67,7 +73,7 @@ fill_input(const struct call *call, struct path_input *in)
         .ended = flow->ended,
         .turn_over = call->turn_over,
         .head_alone = call->head_alone,
-        .budget_tight = budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE,
+        .budget_tight = !flow->ended && budget_is_tight(call),
     };
 }
 
