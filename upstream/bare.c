@@ -53,8 +53,8 @@ add_encodings(struct call *call, struct fields *out)
     bool compressed = flow->from == FORM_FRAMED ? flow->first_compressed : flow->bare_compressed;
     if (compressed && !flow->inflate)
         fields_add(out, TEXT("content-encoding"), call->request.encoding_name, FIELD_STATIC_NAME);
-    bool offered = encoding_offered(call->request.accept_encoding, TEXT("gzip"));
-    if (call->route->upstream->forward_accept_encoding && offered)
+    if (call->route->upstream->forward_accept_encoding &&
+        encoding_offered(call->request.accept_encoding, TEXT("gzip")))
         fields_add(out, TEXT("accept-encoding"), TEXT("gzip"), FIELD_STATIC);
 }
 
