@@ -23,9 +23,7 @@ go(struct path_choice *choice, enum stats_path path, bool unary)
     return PATH_GO;
 }
 
-/* From here to decide_unary(): a message has begun, or none comes.
- *
- * Framed and known to be unary: held too where it is short, so that prefix, message and END_STREAM
+/* Framed and known to be unary: held too where it is short, so that prefix, message and END_STREAM
  * leave in one DATA frame (a packet and a hand-over less in a Java provider), and so that it can be
  * sent again. */
 static enum path_verdict
@@ -60,6 +58,7 @@ decide_bare(const struct path_input *in, bool taken, struct path_choice *choice)
     return PATH_WAIT;
 }
 
+/* A message has begun, or none comes: path_needs_message() has been asked. */
 static enum path_verdict
 decide_unary(const struct path_input *in, struct path_choice *choice)
 {
