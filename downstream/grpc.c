@@ -44,9 +44,6 @@ read_special(struct call *call, enum header_class class, const struct field *fie
 {
     struct call_request *request = &call->request;
     switch (class) {
-    case HEADER_CONTENT_TYPE:
-        request->codec = content_type_parse(&call->arena, field->value).codec;
-        return true;
     case HEADER_GRPC_TIMEOUT:
         return read_timeout(call, field->value);
     case HEADER_GRPC_ENCODING:
@@ -71,7 +68,7 @@ read_special(struct call *call, enum header_class class, const struct field *fie
 static void
 read_client(struct call_request *request)
 {
-    struct text agent = header_value(&request->head, HEADER_USER_AGENT);
+    struct text agent = fields_value(&request->metadata, TEXT("user-agent"));
     bool tri = false;
     request->dubbo_client = text_starts(agent, TEXT("grpc-go-triple"));
     if (text_starts(agent, TEXT("grpc-")))
@@ -133,9 +130,9 @@ translate_code_17(struct call *call, struct rpc_status *status, struct fields *o
         fields_add(out, TEXT("tri-status-code"), TEXT("17"), FIELD_STATIC);
 }
 
-/* A status as its three trailers carry it. */
+/* What a status says beside its code, as its other two trailers carry it. */
 struct status_texts {
-    struct text code, message, details;
+    struct text message, details;
 };
 
 /* dubbo-java takes the message from the details and URL-decodes it there as well. */
@@ -154,10 +151,7 @@ static struct status_texts
 status_texts(struct call *call, const struct rpc_status *status)
 {
     struct arena *arena = &call->arena;
-    struct status_texts texts = {.code = status_code_text(status->code),
-                                 .details = status->details_bin};
-    if (texts.code.len == 0)
-        texts.code = arena_printf(arena, "%d", status->code);
+    struct status_texts texts = {.details = status->details_bin};
     texts.message = percent_encode(arena, status->message, call->request.dubbo_client);
     /* As received when they came framed; built otherwise. */
     if (texts.details.len == 0 && status->detail_count > 0)
@@ -220,19 +214,33 @@ fit(struct call *call, struct rpc_status *status, size_t room)
 }
 
 static void
+add_texts(struct call *call, struct rpc_status *status, size_t room, struct fields *out)
+{
+    struct status_texts texts = fit(call, status, room);
+    if (texts.message.len > 0)
+        fields_add(out, TEXT("grpc-message"), texts.message, FIELD_STATIC_NAME | FIELD_NO_INDEX);
+    if (texts.details.len > 0)
+        fields_add(out, TEXT("grpc-status-details-bin"), texts.details,
+                   FIELD_STATIC_NAME | FIELD_NO_INDEX);
+}
+
+static struct text
+code_text(struct arena *arena, int code)
+{
+    struct text known = status_code_text(code);
+    return known.len > 0 ? known : arena_printf(arena, "%d", code);
+}
+
+static void
 write_status(struct call *call, struct fields *out, size_t others)
 {
     struct rpc_status status = call->status;
     size_t used = others + strlen("grpc-status") + 3 + ENTRY_BYTES;
     if (status.code == RPC_BIZ && !call->request.dubbo_client)
         translate_code_17(call, &status, out);
-    struct status_texts texts = fit(call, &status, used < TRAILERS_MOST ? TRAILERS_MOST - used : 0);
-    fields_add(out, TEXT("grpc-status"), texts.code, FIELD_STATIC_NAME);
-    if (texts.message.len > 0)
-        fields_add(out, TEXT("grpc-message"), texts.message, FIELD_STATIC_NAME | FIELD_NO_INDEX);
-    if (texts.details.len > 0)
-        fields_add(out, TEXT("grpc-status-details-bin"), texts.details,
-                   FIELD_STATIC_NAME | FIELD_NO_INDEX);
+    fields_add(out, TEXT("grpc-status"), code_text(&call->arena, status.code), FIELD_STATIC_NAME);
+    if (status.message.len > 0 || status.detail_count > 0 || status.details_bin.len > 0)
+        add_texts(call, &status, used < TRAILERS_MOST ? TRAILERS_MOST - used : 0, out);
 }
 
 static void

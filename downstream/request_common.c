@@ -36,6 +36,7 @@ request_common_read(struct call *call, bool (*special)(struct call *call, enum h
         case HEADER_SCHEME:
         case HEADER_STATUS:
         case HEADER_PSEUDO_OTHER:
+        case HEADER_CONTENT_TYPE: /* it chose the codec that asks */
             break;
         case HEADER_PATH:
             request->path = request_common_path(field->value);

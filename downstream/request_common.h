@@ -11,8 +11,8 @@
 /*
  * Walks call->request.head: fills path (query cut off), authority (":authority", else Host),
  * content_length, tri-service-*, and puts custom fields into metadata in the client's order. Every
- * other field goes to `special` (never HEADER_CUSTOM), which may refuse the request by setting
- * call->status and returning false.
+ * other field but the content-type, which was read before, goes to `special` (never HEADER_CUSTOM),
+ * which may refuse the request by setting call->status and returning false.
  */
 bool
 request_common_read(struct call *call, bool (*special)(struct call *call, enum header_class class,

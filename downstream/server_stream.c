@@ -310,7 +310,9 @@ answer_plain(struct server_stream *self, const struct plain_answer *answer)
 static const struct codec *
 choose_codec(struct call *call, struct text content_type)
 {
-    switch (content_type_parse(&call->arena, content_type).kind) {
+    struct content_type type = content_type_parse(&call->arena, content_type);
+    call->request.codec = type.codec;
+    switch (type.kind) {
     case CONTENT_GRPC:
         call->protocol = PROTOCOL_GRPC;
         return &grpc_codec;

@@ -72,9 +72,6 @@ static bool
 read_special(struct call *call, enum header_class class, const struct field *field)
 {
     switch (class) {
-    case HEADER_CONTENT_TYPE:
-        call->request.codec = content_type_parse(&call->arena, field->value).codec;
-        return true;
     case HEADER_TRIPLE_VERSION:
         return read_version(call, field, TEXT("0.1.0"));
     case HEADER_CONNECT_VERSION:

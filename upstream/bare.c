@@ -53,8 +53,8 @@ add_encodings(struct call *call, struct fields *out)
     bool compressed = flow->from == FORM_FRAMED ? flow->first_compressed : flow->bare_compressed;
     if (compressed && !flow->inflate)
         fields_add(out, TEXT("content-encoding"), call->request.encoding_name, FIELD_STATIC_NAME);
-    bool offered = encoding_offered(call->request.accept_encoding, TEXT("gzip"));
-    if (call->route->upstream->forward_accept_encoding && offered)
+    if (call->route->upstream->forward_accept_encoding &&
+        encoding_offered(call->request.accept_encoding, TEXT("gzip")))
         fields_add(out, TEXT("accept-encoding"), TEXT("gzip"), FIELD_STATIC);
 }
 
@@ -103,10 +103,9 @@ sort_field(struct call_reply *reply, const struct field *field)
 /* A 200 whose content-type is not that of the request is no message: HTML of a middlebox, the wrong
  * codec, two types. */
 static bool
-is_message(const struct call *call, const struct content_type *type)
+is_message(const struct call *call, const struct content_type *type, unsigned types)
 {
-    bool one = header_count(&call->reply.head, HEADER_CONTENT_TYPE) == 1;
-    return call->reply.http_status == 200 && one && type->kind == CONTENT_BARE &&
+    return call->reply.http_status == 200 && types == 1 && type->kind == CONTENT_BARE &&
            text_eq(type->codec, call->request.codec);
 }
 
@@ -124,9 +123,12 @@ bare_read_reply(struct call *call, bool end)
     }
     reply->form = FORM_BARE;
     reply->codec = type.codec;
-    fields_for_each (field, &reply->head)
+    unsigned types = 0;
+    fields_for_each (field, &reply->head) {
+        types += header_is(field, HEADER_CONTENT_TYPE);
         sort_field(reply, field);
-    reply->body_is_error = !is_message(call, &type);
+    }
+    reply->body_is_error = !is_message(call, &type, types);
     bool json = type.kind == CONTENT_BARE && text_eq(type.codec, TEXT("json"));
     reply->error_body_max = json && reply->http_status != 200 ? ERROR_JSON_MAX_BYTES : 0;
 }

@@ -72,9 +72,11 @@ bool codec_common_passes(enum header_class class)
 int
 codec_common_status(const struct fields *head)
 {
+    struct text value = header_value(head, HEADER_STATUS);
     uint64_t status;
-    return text_to_u64(header_value(head, HEADER_STATUS), &status) && status < 1000 ? (int)status
-                                                                                    : 0;
+    if (text_eq(value, TEXT("200"))) /* nearly all */
+        return 200;
+    return text_to_u64(value, &status) && status < 1000 ? (int)status : 0;
 }
 
 void

@@ -38,11 +38,14 @@ struct fact_table {
 
 struct facts {
     struct facts *next;
-    char *upstream, *address;
+    char *upstream;
+    struct text address; /* owned, NUL behind it */
     _Atomic(struct fact_table *) table;
     uint32_t methods, codecs; /* entries; under the lock */
     _Atomic unsigned wire;    /* enum endpoint_wire: what was learnt last, for people */
-    _Atomic bool any;         /* something was learnt: looking it up is worth while */
+    /* Something was learnt, and of the endpoint itself, that it takes nothing bare: looking it up
+     * is worth while. */
+    _Atomic bool any, any_framed;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -62,13 +65,13 @@ facts_of(struct text upstream, struct text address)
 {
     pthread_mutex_lock(&lock);
     struct facts *facts = all;
-    while (facts && !(text_eq(text_of(facts->upstream), upstream) &&
-                      text_eq(text_of(facts->address), address)))
+    while (facts &&
+           !(text_eq(text_of(facts->upstream), upstream) && text_eq(facts->address, address)))
         facts = facts->next;
     if (!facts) {
         facts = mem_new(struct facts);
         facts->upstream = text_dup(upstream);
-        facts->address = text_dup(address);
+        facts->address = text_make(text_dup(address), address.len);
         atomic_init(&facts->table, new_table(FIRST_SLOTS, NULL));
         facts->next = all;
         all = facts;
@@ -80,10 +83,10 @@ facts_of(struct text upstream, struct text address)
 struct text
 facts_address(const struct facts *facts)
 {
-    return text_of(facts->address);
+    return facts->address;
 }
 
-/* Eight bytes at a time: this runs twice a call. Codec names are short, paths long. */
+/* Eight bytes at a time: this runs in every call. Codec names are short, paths long. */
 static uint64_t
 mix(uint64_t hash, struct text text)
 {
@@ -174,7 +177,8 @@ facts_look_up(struct facts *facts, struct text codec, struct text path, struct u
     out->method_bare = flags & FLAG_BARE;
     out->method_framed = flags & FLAG_FRAMED;
     out->method_unary = flags & FLAG_UNARY;
-    out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
+    if (atomic_load_explicit(&facts->any_framed, memory_order_relaxed))
+        out->endpoint_framed = flags_of(facts, codec, TEXT_NONE) & FLAG_FRAMED;
 }
 
 static void
@@ -220,17 +224,17 @@ log_lesson(const struct facts *facts, struct text codec, struct text path,
         log_info("facts",
                  "upstream %s: %s takes nothing bare: framed from now on (answered %d to "
                  "application/%.*s)",
-                 facts->upstream, facts->address, refused_http, TEXT_ARGS(codec));
+                 facts->upstream, facts->address.ptr, refused_http, TEXT_ARGS(codec));
     else if (lesson == LESSON_METHOD_FRAMED)
-        log_info("facts",
-                 "upstream %s: %s takes %.*s framed only (answered %d to application/%.*s)",
-                 facts->upstream, facts->address, TEXT_ARGS(path), refused_http, TEXT_ARGS(codec));
+        log_info(
+            "facts", "upstream %s: %s takes %.*s framed only (answered %d to application/%.*s)",
+            facts->upstream, facts->address.ptr, TEXT_ARGS(path), refused_http, TEXT_ARGS(codec));
     else if (lesson == LESSON_FORGET)
         log_info("facts", "upstream %s: %s no longer takes %.*s as it did", facts->upstream,
-                 facts->address, TEXT_ARGS(path));
+                 facts->address.ptr, TEXT_ARGS(path));
     else
         log_info("facts", "upstream %s: %s takes the bare form (application/%.*s)", facts->upstream,
-                 facts->address, TEXT_ARGS(codec));
+                 facts->address.ptr, TEXT_ARGS(codec));
 }
 
 void
@@ -244,6 +248,8 @@ facts_learn(struct facts *facts, struct text codec, struct text path, enum upstr
     unsigned before = endpoint ? atomic_load(&endpoint->flags) : 0;
     atomic_store(&facts->wire, apply(method, endpoint, atomic_load(&facts->wire), lesson));
     atomic_store(&facts->any, true);
+    if (lesson == LESSON_ENDPOINT_FRAMED)
+        atomic_store(&facts->any_framed, true);
     if (refused && refused_http)
         atomic_store(&refused->refused_http, refused_http);
     bool news = endpoint && atomic_load(&endpoint->flags) != before;

@@ -9,15 +9,25 @@
 
 enum { FIELDS_FIRST = 8, FIELD_OVERHEAD = 32 /* RFC 9113 section 6.5.2 */ };
 
+static void
+double_room(struct fields *fields)
+{
+    uint32_t cap = fields->cap * 2;
+    struct field *items = arena_alloc(fields->arena, cap * sizeof(*items));
+    memcpy(items, fields->items, fields->count * sizeof(*items));
+    fields->items = items;
+    fields->cap = cap;
+}
+
 void
 fields_grow(struct fields *fields)
 {
-    uint32_t cap = fields->cap ? fields->cap * 2 : FIELDS_FIRST;
-    struct field *items = arena_alloc(fields->arena, cap * sizeof(*items));
-    if (fields->count)
-        memcpy(items, fields->items, fields->count * sizeof(*items));
-    fields->items = items;
-    fields->cap = cap;
+    if (fields->cap > 0) {
+        double_room(fields);
+        return;
+    }
+    fields->items = arena_alloc(fields->arena, FIELDS_FIRST * sizeof(struct field));
+    fields->cap = FIELDS_FIRST;
 }
 
 void

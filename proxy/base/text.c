@@ -14,25 +14,15 @@ lower(char byte)
     return value >= 'A' && value <= 'Z' ? (unsigned char)(value | 0x20) : value;
 }
 
-static bool
-equal_nocase(const char *a, const char *b, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (lower(a[i]) != lower(b[i]))
-            return false;
-    return true;
-}
-
-bool
-text_eq_nocase(struct text a, struct text b)
-{
-    return text_eq(a, b) || (a.len == b.len && equal_nocase(a.ptr, b.ptr, a.len));
-}
-
 bool
 text_starts_nocase(struct text a, struct text b)
 {
-    return a.len >= b.len && equal_nocase(a.ptr, b.ptr, b.len);
+    if (a.len < b.len)
+        return false;
+    for (size_t i = 0; i < b.len; i++)
+        if (lower(a.ptr[i]) != lower(b.ptr[i]))
+            return false;
+    return true;
 }
 
 static bool

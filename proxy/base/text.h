@@ -61,9 +61,13 @@ text_from(struct text text, size_t offset)
     return offset >= text.len ? TEXT_NONE : (struct text){text.ptr + offset, text.len - offset};
 }
 
-bool text_eq_nocase(struct text a, struct text b);     /* ASCII */
 bool text_starts_nocase(struct text a, struct text b); /* ASCII */
-struct text text_trim(struct text text);               /* spaces and tabs at both ends (OWS) */
+static inline bool
+text_eq_nocase(struct text a, struct text b) /* ASCII; most are equal as they are */
+{
+    return text_eq(a, b) || (a.len == b.len && text_starts_nocase(a, b));
+}
+struct text text_trim(struct text text); /* spaces and tabs at both ends (OWS) */
 /* Index of the first `byte` at or after `from`, or -1. */
 ptrdiff_t text_find(struct text text, char byte, size_t from);
 /* Split off the part before the next `separator` from *rest (trimmed); false when *rest is used up.

@@ -236,8 +236,6 @@ static void
 bury_call(struct grave *grave)
 {
     struct call *call = container_of(grave, struct call, grave);
-    flow_fini(&call->request_flow);
-    flow_fini(&call->reply_flow);
     arena_fini(&call->arena);
     snapshot_unref(call->snapshot);
     slab_free(&call->worker->ctx.slab, call);

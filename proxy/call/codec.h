@@ -22,8 +22,8 @@ struct codec {
     const char *name; /* "grpc", "triple", "bare", "framed" */
     enum body_form form;
 
-    /* Server role. read_request: call->request.head is complete; fill the rest of call->request.
-     * False: refused, call->status is set. */
+    /* Server role. read_request: call->request.head is complete, and codec is what its content-type
+     * names; fill the rest of call->request. False: refused, call->status is set. */
     bool (*read_request)(struct call *call);
     /* Append the reply head (":status" first) from call->reply. */
     void (*write_head)(struct call *call, struct fields *out);

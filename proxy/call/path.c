@@ -32,7 +32,7 @@ decide_framed_unary(const struct path_input *in, struct path_choice *choice)
     if (in->ended)
         return go(choice, PATH_FRAMED, true);
     /* A bare source cannot be prefixed without its length, nor decompressed before it has ended. */
-    if (!in->first_known || in->length < 0 || in->must_inflate)
+    if (in->length < 0 || in->must_inflate)
         return PATH_WAIT;
     bool hold = in->fast_share && (uint64_t)in->length <= in->fast_path_max && !in->budget_tight;
     return hold ? PATH_WAIT : go(choice, PATH_FRAMED, true);
@@ -42,8 +42,6 @@ decide_framed_unary(const struct path_input *in, struct path_choice *choice)
 static enum path_verdict
 decide_bare(const struct path_input *in, bool taken, struct path_choice *choice)
 {
-    if (!in->first_known && !in->ended)
-        return PATH_WAIT;
     if (!in->fast_share && !taken)
         return decide_framed_unary(in, choice);
     if (!in->fast_share)
@@ -60,6 +58,7 @@ decide_bare(const struct path_input *in, bool taken, struct path_choice *choice)
     return PATH_WAIT;
 }
 
+/* A message has begun, or none comes: path_needs_message() has been asked. */
 static enum path_verdict
 decide_unary(const struct path_input *in, struct path_choice *choice)
 {
@@ -104,5 +103,8 @@ path_decide(const struct path_input *in, struct path_choice *choice)
     }
     if (in->call == CALL_STREAM)
         return go(choice, PATH_FRAMED, false);
-    return in->call == CALL_UNARY ? decide_unary(in, choice) : decide_auto(in, choice);
+    if (in->call == CALL_AUTO)
+        return decide_auto(in, choice);
+    return path_needs_message(in->call, in->first_known, in->ended) ? PATH_WAIT
+                                                                    : decide_unary(in, choice);
 }

@@ -28,7 +28,7 @@ struct path_input {
     bool ended;        /* END_STREAM was read */
     bool turn_over;    /* the loop turn that read the message's last byte is over */
     bool head_alone;   /* nothing came for 10 ms after the head */
-    bool budget_tight; /* from three quarters of the budget on */
+    bool budget_tight; /* from three quarters of the budget on; once ended it means nothing */
 };
 
 enum path_verdict {
@@ -43,6 +43,12 @@ struct path_choice {
     bool unary;          /* exactly one message is legal from here on */
 };
 
+/* A unary call's way depends on its message: before that PATH_WAIT is all that can be said. */
+static inline bool
+path_needs_message(enum route_call call, bool first_known, bool ended)
+{
+    return call == CALL_UNARY && !first_known && !ended;
+}
 enum path_verdict path_decide(const struct path_input *input, struct path_choice *choice);
 /* Whether a refusal of the bare form may be followed by a framed try. */
 bool path_may_fall_back(enum route_call call, enum upstream_wire wire);

@@ -71,15 +71,14 @@ record_times(struct call *call, uint64_t end_ns, struct phases *phases)
 {
     struct route_cells *cells = call->cells;
     measure(call, end_ns, phases);
-    histogram_record(&cells->phase[PHASE_TOTAL], phases->ns[PHASE_TOTAL]);
-    if (call->path_chosen)
-        histogram_record(&cells->path_total[call->path], phases->ns[PHASE_TOTAL]);
+    histogram_record(call->path_chosen ? &cells->path_total[call->path]
+                                       : &cells->phase[PHASE_TOTAL],
+                     phases->ns[PHASE_TOTAL]);
     if (!reached_all_points(call))
         return;
-    for (unsigned i = 0; i < PHASE_COUNT; i++)
-        if (i != PHASE_TOTAL)
-            histogram_record(&cells->phase[i], phases->ns[i]);
     histogram_record(&cells->path_overhead[call->path], phases->ns[PHASE_OVERHEAD]);
+    for (unsigned i = PHASE_QUEUE; i <= PHASE_UPSTREAM; i++)
+        histogram_record(&cells->phase[i], phases->ns[i]);
 }
 
 static void

@@ -40,6 +40,19 @@ provider_wants_plain(const struct call *call)
                                   call->route->upstream->wire == UPSTREAM_WIRE_FRAMED);
 }
 
+/* A bare request's body is its one message. */
+static bool
+first_known(const struct flow *flow)
+{
+    return flow->from == FORM_BARE || flow->reader.messages > 0;
+}
+
+static bool
+budget_is_tight(const struct call *call)
+{
+    return budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE;
+}
+
 static void
 fill_input(const struct call *call, struct path_input *in)
 {
@@ -53,14 +66,14 @@ fill_input(const struct call *call, struct path_input *in)
         .facts = call->facts,
         .source_bare = bare,
         .must_inflate = bare && provider_wants_plain(call),
-        .first_known = bare || flow->reader.messages > 0,
+        .first_known = first_known(flow),
         .length = flow_bare_length(flow),
         .complete = flow->first_complete,
         .several = flow->reader.messages > 1,
         .ended = flow->ended,
         .turn_over = call->turn_over,
         .head_alone = call->head_alone,
-        .budget_tight = budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE,
+        .budget_tight = !flow->ended && budget_is_tight(call),
     };
 }
 
@@ -119,6 +132,9 @@ request_decide(struct call *call)
 {
     struct path_input input;
     struct path_choice choice;
+    const struct flow *flow = &call->request_flow;
+    if (path_needs_message(call->route->call, first_known(flow), flow->ended))
+        return; /* at the head: all the rest need not be looked at */
     fill_input(call, &input);
     switch (path_decide(&input, &choice)) {
     case PATH_WAIT:

@@ -63,6 +63,7 @@ on_ng_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *
     struct h2_stream *hs = h2_stream_new(h2);
     hs->stream.id = id;
     nghttp2_session_set_stream_user_data(session, id, hs);
+    *h2_found_slot(h2->private, id) = hs;
     h2->private->block_stream = hs;
     h2->events->on_stream(h2, &hs->stream);
     return 0;

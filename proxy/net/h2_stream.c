@@ -24,7 +24,6 @@ h2_stream_release(struct h2_stream *hs)
         return;
     hs->dying = true;
     struct h2 *h2 = h2_of(hs);
-    h2_send_forget(hs);
     if (h2 && h2->events->on_stream_closed)
         h2->events->on_stream_closed(h2, &hs->stream);
     list_unlink(&hs->node);

@@ -234,6 +234,15 @@ add_route(struct route_cells *sum, const struct route_cells *cells, const struct
     sum_histograms(sum->path_total, cells->path_total, reset->path_total, PATH_COUNT, since);
 }
 
+static void
+add_paths(struct route_cells *sum)
+{
+    for (unsigned i = 0; i < PATH_COUNT; i++) {
+        histogram_merge(&sum->phase[PHASE_OVERHEAD], &sum->path_overhead[i]);
+        histogram_merge(&sum->phase[PHASE_TOTAL], &sum->path_total[i]);
+    }
+}
+
 void
 stats_sum_route_since(const struct stats *stats, const struct stats_entry *entry,
                       enum stats_since since, struct route_cells *sum)
@@ -245,6 +254,7 @@ stats_sum_route_since(const struct stats *stats, const struct stats_entry *entry
         if (cells)
             add_route(sum, cells, at_reset(entry, cells), since);
     }
+    add_paths(sum);
 }
 
 void

@@ -62,6 +62,8 @@ struct route_cells {
     stats_cell path[PATH_COUNT];
     stats_cell retries, resets_downstream, resets_upstream, bytes_in, bytes_out;
     stats_cell reasons[REASON_COUNT];
+    /* A worker records overhead and total by path, and in `phase` only what has no path: a sum has
+     * all of it there. */
     struct histogram phase[PHASE_COUNT];
     struct histogram path_overhead[PATH_COUNT], path_total[PATH_COUNT];
 };

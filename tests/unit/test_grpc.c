@@ -22,7 +22,6 @@ a_request_is_read_field_by_field(void **state)
     const struct call_request *request = &stand_call->request;
     expect_text(request->path, "/greet.Greeter/SayHello");
     expect_text(request->authority, "sidecar:17000");
-    expect_text(request->codec, "json");
     expect_text(request->encoding_name, "gzip");
     expect_text(request->accept_encoding, "gzip, identity");
     expect_text(request->service_version, "1.0");

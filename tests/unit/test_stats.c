@@ -109,8 +109,15 @@ every_cell_of_a_route_is_summed(void **state)
     stats_sum_route(&stats, entry, &route_sum);
     for (unsigned i = 0; i < PLAIN; i++)
         assert_int_equal(stats_get((stats_cell *)&route_sum + i), (i + 1) * 4);
-    for (unsigned i = 0; i < PHASE_COUNT; i++)
+    for (unsigned i = PHASE_QUEUE; i <= PHASE_UPSTREAM; i++)
         assert_int_equal(route_sum.phase[i].sum_ns, 2000 * (i + 1));
+    unsigned paths = PATH_COUNT * (PATH_COUNT + 1) / 2; /* 1 + 2 + ... */
+    const struct histogram *overhead = &route_sum.phase[PHASE_OVERHEAD];
+    const struct histogram *total = &route_sum.phase[PHASE_TOTAL];
+    assert_int_equal(overhead->sum_ns, 2000 * (PHASE_OVERHEAD + 1) + 200000 * paths);
+    assert_int_equal(total->sum_ns, 2000 * (PHASE_TOTAL + 1) + 20000000 * paths);
+    assert_int_equal(total->count, 2 + 2 * PATH_COUNT);
+    assert_int_equal(total->max_ns, 10000000 * PATH_COUNT);
     for (unsigned i = 0; i < PATH_COUNT; i++) {
         assert_int_equal(route_sum.path_overhead[i].sum_ns, 200000 * (i + 1));
         assert_int_equal(route_sum.path_total[i].sum_ns, 20000000 * (i + 1));
@@ -232,16 +239,19 @@ reset_empties_histograms_and_keeps_counters(void **state)
     struct route_cells *cells = stats_route(entry, 1);
     stats_add(&cells->calls, 7);
     for (unsigned i = 0; i < 7; i++) {
-        histogram_record(&cells->phase[PHASE_TOTAL], 5000000);
+        histogram_record(&cells->phase[PHASE_QUEUE], 5000000);
         histogram_record(&cells->path_overhead[PATH_FAST], 5000);
         histogram_record(&cells->path_total[PATH_FRAMED], 50000);
     }
     stats_reset_histograms(&stats, 0); /* another worker's */
     stats_sum_route(&stats, entry, &route_sum);
+    assert_int_equal(route_sum.phase[PHASE_QUEUE].count, 7);
     assert_int_equal(route_sum.phase[PHASE_TOTAL].count, 7);
+    assert_int_equal(route_sum.phase[PHASE_TOTAL].max_ns, 50000);
     stats_reset_histograms(&stats, 1);
     stats_sum_route(&stats, entry, &route_sum);
     assert_int_equal(route_sum.calls, 7);
+    assert_int_equal(route_sum.phase[PHASE_QUEUE].count, 0);
     assert_int_equal(route_sum.phase[PHASE_TOTAL].count, 0);
     assert_int_equal(route_sum.phase[PHASE_TOTAL].max_ns, 0);
     assert_int_equal(route_sum.path_overhead[PATH_FAST].count, 0);
