@@ -1,11 +1,11 @@
 /*
  * Log-linear latency histogram. Owns the mapping from value to cell: eight cells of 8 ns below 64
  * ns, then eight for each power of two; what is longer than the last cell counts in it (max_ns
- * stays exact). Recording is a few shifts and four relaxed stores; it never fails and never
+ * stays exact). Recording is a few shifts and two or three relaxed stores; it never fails and never
  * allocates.
  *
- * A reader beside the writer may see one of those stores before another: summaries therefore go by
- * the cells alone and use `count` for nothing.
+ * The cells are the count: a reader beside the writer may see one of those stores before another,
+ * and summaries must agree with themselves.
  */
 #include "proxy/base/histogram.h"
 
@@ -61,7 +61,6 @@ void
 histogram_record(struct histogram *histogram, uint64_t value_ns)
 {
     add(&histogram->cells[cell_of(value_ns)], 1);
-    add(&histogram->count, 1);
     add(&histogram->sum_ns, value_ns);
     raise_to(&histogram->max_ns, value_ns);
 }
@@ -69,7 +68,6 @@ histogram_record(struct histogram *histogram, uint64_t value_ns)
 void
 histogram_reset(struct histogram *histogram)
 {
-    store(&histogram->count, 0);
     store(&histogram->sum_ns, 0);
     store(&histogram->max_ns, 0);
     for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
@@ -79,7 +77,6 @@ histogram_reset(struct histogram *histogram)
 void
 histogram_merge(struct histogram *into, const struct histogram *from)
 {
-    add(&into->count, load(&from->count));
     add(&into->sum_ns, load(&from->sum_ns));
     raise_to(&into->max_ns, load(&from->max_ns));
     for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
@@ -89,7 +86,6 @@ histogram_merge(struct histogram *into, const struct histogram *from)
 void
 histogram_copy(struct histogram *into, const struct histogram *from)
 {
-    store(&into->count, load(&from->count));
     store(&into->sum_ns, load(&from->sum_ns));
     store(&into->max_ns, load(&from->max_ns));
     for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
@@ -106,14 +102,13 @@ take(_Atomic uint64_t *cell, uint64_t value)
 void
 histogram_subtract(struct histogram *into, const struct histogram *from)
 {
-    take(&into->count, load(&from->count));
     take(&into->sum_ns, load(&from->sum_ns));
     for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
         take(&into->cells[i], load(&from->cells[i]));
 }
 
-static uint64_t
-cells_total(const struct histogram *histogram)
+uint64_t
+histogram_count(const struct histogram *histogram)
 {
     uint64_t total = 0;
     for (unsigned i = 0; i < HISTOGRAM_CELLS; i++)
@@ -157,7 +152,7 @@ rank_of(uint64_t total, unsigned per_mille)
 void
 histogram_summarize(const struct histogram *histogram, struct histogram_summary *summary)
 {
-    uint64_t total = cells_total(histogram);
+    uint64_t total = histogram_count(histogram);
     *summary = (struct histogram_summary){.count = total};
     if (total == 0)
         return;

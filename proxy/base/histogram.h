@@ -12,7 +12,6 @@
 enum { HISTOGRAM_CELLS = 8 * 37 };
 
 struct histogram {
-    _Atomic uint64_t count;
     _Atomic uint64_t sum_ns;
     _Atomic uint64_t max_ns;
     _Atomic uint64_t cells[HISTOGRAM_CELLS]; /* 32 bits would wrap in a day at full load */
@@ -34,6 +33,7 @@ void histogram_copy(struct histogram *into, const struct histogram *from);
 /* Takes what `from` counted out of `into`, which is private to the caller; stops at zero. max_ns
  * stays. */
 void histogram_subtract(struct histogram *into, const struct histogram *from);
+uint64_t histogram_count(const struct histogram *histogram); /* of all values */
 /* How many values were <= bound_ns, for Prometheus buckets (by whole cells; exact at their edges).
  */
 uint64_t histogram_count_below(const struct histogram *histogram, uint64_t bound_ns);

@@ -261,7 +261,7 @@ chunk_want(uint64_t ahead)
 
 /* Bytes of the pool's input: a reference instead of a copy, where the piece is long enough to be
  * worth a slice of its own and not to pin much more than itself. */
-static bool
+static __attribute__((noinline)) bool
 append_ref(struct slices *queue, struct chunk_pool *pool, const uint8_t *bytes, size_t len,
            uint64_t body_bytes)
 {
@@ -277,7 +277,10 @@ append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t 
        uint64_t body_bytes)
 {
     const uint8_t *from = bytes;
-    if (len == 0 || (len >= SLICES_REF_BYTES && append_ref(queue, pool, from, len, body_bytes)))
+    if (len == 0)
+        return true;
+    if (__builtin_expect(len >= SLICES_REF_BYTES, 0) &&
+        append_ref(queue, pool, from, len, body_bytes))
         return true;
     size_t part = fill_last(queue, from, len);
     for (from += part, len -= part, ahead -= part; len > 0;
