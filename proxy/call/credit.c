@@ -4,8 +4,8 @@
  * Held bytes are paid on receipt (a window smaller than the held message would otherwise deadlock;
  * max_message and the budget bound them). Passing bytes are paid when they enter the other side's
  * write queue, so a slow reader slows its writer and nothing else. While the budget is tight
- * passing bytes are not paid: the call gives up what it keeps for a replay, waits on
- * worker->starved, and a timer asks again.
+ * passing bytes are not paid: the call waits on worker->starved, and a timer asks again. What
+ * passing calls keep for a replay is given up then: it is what could be waited for.
  */
 #include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
@@ -20,17 +20,24 @@ tight(const struct call *call)
     return budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE;
 }
 
-/* What it keeps could be what the others wait for. */
+static void
+give_up_replays(struct worker *worker)
+{
+    list_for_each (node, &worker->calls)
+        flow_forget(&list_entry(node, struct call, node)->request_flow);
+}
+
 static void
 starve(struct call *call)
 {
     struct worker *worker = call->worker;
-    flow_forget(&call->request_flow);
     if (!list_linked(&call->starved_node))
         list_push_back(&worker->starved, &call->starved_node);
-    if (!timer_running(&worker->starved_timer))
-        timers_start(&worker->ctx.timers, &worker->starved_timer,
-                     clock_now_ns() + STARVED_RETRY_MS * NS_PER_MS);
+    if (timer_running(&worker->starved_timer))
+        return;
+    give_up_replays(worker);
+    timers_start(&worker->ctx.timers, &worker->starved_timer,
+                 clock_now_ns() + STARVED_RETRY_MS * NS_PER_MS);
 }
 
 static void

@@ -390,6 +390,7 @@ flow_release(struct flow *flow, bool keep)
     flow->prefixed = false;
     flow->out_bytes = 0;
     slices_clear(&flow->out);
+    slices_clear(&flow->message);
     if (!keep)
         flow->kept_whole = false;
     if (flow->from == FORM_FRAMED && flow->to == FORM_FRAMED) {
@@ -402,6 +403,13 @@ flow_release(struct flow *flow, bool keep)
     bool compressed = flow->from == FORM_FRAMED ? flow->first_compressed : flow->bare_compressed;
     return flow->inflate && compressed ? release_inflating(flow, keep)
                                        : release_as_it_is(flow, keep);
+}
+
+void
+flow_hold(struct flow *flow)
+{
+    check(flow->held || flow->kept_whole);
+    flow->held = true;
 }
 
 int64_t

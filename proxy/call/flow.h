@@ -8,7 +8,8 @@
  * prefix (flag, length against the limit).
  *
  *   held:    feed → body;            release: body → out (translated), then the flow passes
- *   passing: feed → out (translated; also shared into body while a replay is possible)
+ *   passing: feed → out (translated; also shared into body while a replay is possible);
+ *            hold: a second try begins, body has all of it and gathers on
  */
 #ifndef TRIBUTARY_CALL_FLOW_H
 #define TRIBUTARY_CALL_FLOW_H
@@ -78,6 +79,8 @@ enum flow_error flow_end(struct flow *flow);
  * body stays for a second try (which calls flow_release again, on a flow that has ended).
  */
 enum flow_error flow_release(struct flow *flow, bool keep);
+/* Before a second try: what was put out is void, until the next release. Only while kept_whole. */
+void flow_hold(struct flow *flow);
 /* Bytes of the one message on a bare wire, if they're known now: -1 otherwise. Exact after release
  * of an ended flow. */
 int64_t flow_bare_length(const struct flow *flow);

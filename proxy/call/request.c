@@ -264,6 +264,8 @@ close_attempt(struct call *call)
     times->granted = times->request_written = times->reply_read = 0;
     call->granted = call->request_end_sent = false;
     call->request_queued = 0;
+    flow_hold(&call->request_flow); /* the next stream may be long in coming */
+    credit_request_received(call, 0);
 }
 
 /* Still to be had from the start, and in the framed form: a bare body that goes on can be prefixed

@@ -32,8 +32,7 @@ struct grave {
 };
 
 enum {
-    CTX_FLUSH_BYTES =
-        256 * 1024, /* read in one turn: output does not wait for its end any longer */
+    CTX_FLUSH_BYTES = 256 * 1024, /* read in one turn: output waits no longer for its end */
     CTX_H2_NAMES = 256,
 };
 

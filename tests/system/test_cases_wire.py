@@ -1,4 +1,6 @@
 """Bare or framed: refusals, the framed try, what is learnt, paths by configuration, replays."""
+import gzip
+import random
 import time
 
 import pytest
@@ -345,6 +347,59 @@ def test_a_message_over_fast_path_max_is_sent_again_whole_up_to_a_mebibyte(scrip
     reply = setup.client.call(U, MSG(payload), seconds=30)
     assert reply.code == 0 and reply.messages == [(0, payload)]
     assert setup.route("u")["path"]["cut_through"] == 1 and setup.route("u")["retries"] == 1
+
+
+@pytest.mark.parametrize("path, total, first", [
+    (U, 1 << 20, 900 << 10), (U, (1 << 20) - 4, 700 << 10), (U, 2 << 20, 900 << 10), (S, 200 << 10, 60 << 10)])
+def test_what_comes_while_a_second_try_waits_for_its_stream_is_part_of_it(scripted, path, total, first):
+    from h2peer import MAX_CONCURRENT_STREAMS, either, settings
+    seen, message = [], MSG(bytes(range(256)) * (total // 256) + bytes(total % 256))
+
+    def answer(peer, stream):
+        seen.append(stream)
+        if len(seen) == 2:
+            peer.wait(lambda: len(stream.body) >= first - 5, "the first part")
+            peer.raw(settings([(MAX_CONCURRENT_STREAMS, 0)]))
+            time.sleep(0.1)
+            peer.raw(reset(stream.id, 7))
+            time.sleep(0.6)
+            peer.raw(settings([(MAX_CONCURRENT_STREAMS, 10)]))
+            return
+        peer.wait(lambda: stream.done, "its end")
+        either(peer, stream)
+    setup = scripted(answer, whole=False, upstream="connections = 1\nmax_connections = 1")
+    client = setup.client
+    client.call(path, MSG("hi")).says(0, ["hi"])
+    number = client.open(path)
+    client.send(number, message[:first])
+    time.sleep(0.4)
+    client.send(number, message[first:], end=True)
+    reply = client.ended(number)
+    assert reply.code == 0 and reply.messages == [(0, message[5:])] and len(seen) == 3
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("path, size", [(U, 300000), (S, 40000), (S, 3000)])
+def test_a_replay_in_the_middle_of_a_message_that_is_inflated_begins_anew(scripted, path, size, compressed):
+    from h2peer import either
+    seen, payload = [], random.Random(1).randbytes(size)
+
+    def answer(peer, stream):
+        seen.append(stream)
+        if len(seen) == 1:
+            time.sleep(0.2)
+            peer.raw(reset(stream.id, 7))
+            return
+        peer.wait(lambda: stream.done, "its end")
+        either(peer, stream)
+    setup = scripted(answer, whole=False, upstream="wire = framed")
+    message = MSG(gzip.compress(payload), 1) if compressed else MSG(payload)
+    number = setup.client.open(path, [("grpc-encoding", "gzip")])
+    setup.client.send(number, message[:size // 2])
+    time.sleep(0.4)
+    setup.client.send(number, message[size // 2:], end=True)
+    reply = setup.client.ended(number)
+    assert reply.code == 0 and reply.messages == [(0, payload)]
 
 
 # --- report ---
