@@ -390,7 +390,6 @@ flow_release(struct flow *flow, bool keep)
     flow->prefixed = false;
     flow->out_bytes = 0;
     slices_clear(&flow->out);
-    slices_clear(&flow->message);
     if (!keep)
         flow->kept_whole = false;
     if (flow->from == FORM_FRAMED && flow->to == FORM_FRAMED) {
@@ -409,6 +408,7 @@ void
 flow_hold(struct flow *flow)
 {
     check(flow->held || flow->kept_whole);
+    slices_clear(&flow->message);
     flow->held = true;
 }
 
