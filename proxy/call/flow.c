@@ -252,8 +252,7 @@ keep_passing(struct flow *flow, const uint8_t *data, size_t len, uint64_t messag
 {
     if (!flow->keep || !flow->kept_whole)
         return;
-    uint64_t most = flow->one_message ? FLOW_REPLAY_KEEP_UNARY : FLOW_REPLAY_KEEP;
-    bool fits = flow->body.bytes + len <= most;
+    bool fits = flow->body.bytes + len <= FLOW_REPLAY_KEEP;
     if (fits && passed_unchanged(flow, len, message_bytes))
         slices_share(&flow->body, &flow->out);
     else if (!fits || append(flow, &flow->body, data, len, flow->body.bytes + len) != FLOW_OK)

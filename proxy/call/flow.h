@@ -31,8 +31,7 @@ enum flow_error {
     FLOW_BAD_GZIP,         /* compressed bytes that do not decompress */
 };
 
-/* Bytes of a passing body that are kept for a replay: of a stream's, of a unary call's. */
-enum { FLOW_REPLAY_KEEP = 64 * 1024, FLOW_REPLAY_KEEP_UNARY = 1024 * 1024 };
+enum { FLOW_REPLAY_KEEP = 64 * 1024 }; /* bytes of a passing body that are kept for a replay */
 
 struct flow {
     /* settings: the call sets them before the first byte, `to`, `inflate` and `one_message` at the
@@ -46,7 +45,7 @@ struct flow {
     bool gzip;            /* and it is gzip */
     bool bare_compressed; /* bare source: its bytes are compressed */
     bool inflate;         /* decompress on the way */
-    bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP… raw bytes in body */
+    bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP raw bytes in body */
     /* passing: bytes taken from out that have not left yet; the call sets it before it feeds, so
      * that the budget's last part goes by what a body really occupies */
     uint64_t queued_bytes;

@@ -332,20 +332,11 @@ forget_reply(struct call *call)
     call->reply_owed = call->reply_queued = 0;
 }
 
-/* A refused body that was not held is the client's to send again (design.md, "Not held"), but for
- * a short one, of which everything is here anyway. */
-static bool
-holds_for_fallback(const struct call *call)
-{
-    return call->path == PATH_FAST || call->request_flow.body.bytes <= FLOW_REPLAY_KEEP;
-}
-
 bool
 request_fall_back(struct call *call)
 {
     bool inflate = must_inflate(call, call->reply.refusal == REFUSAL_ENDPOINT);
-    if (!may_fall_back(call) || call->fell_back || !holds_for_fallback(call) ||
-        !can_go_framed(call, inflate))
+    if (!may_fall_back(call) || call->fell_back || !can_go_framed(call, inflate))
         return false;
     call->fell_back = true;
     call->refusal = call->reply.refusal;

@@ -132,7 +132,7 @@ const struct config_key keys_table[] = {
      .help = "unary, stream, or auto = by what the client sends"},
     {ROUTE(fast_path_share), .name = "fast_path", .type = KEY_SHARE, .fallback = "on",
      .help = "on, off or a share of calls such as 10%; off = the relay path"},
-    {ROUTE(fast_path_max), .name = "fast_path_max", .type = KEY_SIZE, .fallback = "256K", RANGE(0, 4 * GIB - 1),
+    {ROUTE(fast_path_max), .name = "fast_path_max", .type = KEY_SIZE, .fallback = "64K", RANGE(0, 4 * GIB - 1),
      .help = "a longer message is not held: it goes as it comes, still with Content-Length"},
     {ROUTE(content_length), .name = "content_length", .type = KEY_BOOL, .fallback = "on",
      .help = "off = no Content-Length towards the provider, for comparing"},

@@ -73,8 +73,8 @@ def cells_of(options):
 def plan_of(options):
     lanes = MAXIMA if options.fast_path_max else LANES
     if options.fast_path_max:
-        title = "fast_path_max: 64K and 1M against 256K"
-        comparisons = [Comparison(f"{name} against max-256K", name, "max-256K") for name in ("max-64K", "max-1M")]
+        title = "fast_path_max: 256K and 1M against 64K"
+        comparisons = [Comparison(f"{name} against max-64K", name, "max-64K") for name in ("max-256K", "max-1M")]
     else:
         title = "The fast path against the relay path and the framed path"
         comparisons = [Comparison(f"fast against {base}", "fast", base) for base in ("relay", "framed")]

@@ -239,7 +239,7 @@ def test_grid_runs_and_resumes(tmp_path):
 @needs_proxy
 def test_fast_path_max_is_swept(tmp_path):
     _, result = run("grid.py", tmp_path, "--fast-path-max", "--payload", "1M", "--in-flight", "10")
-    assert set(result) == {"max-64K against max-256K", "max-1M against max-256K"}
+    assert set(result) == {"max-256K against max-64K", "max-1M against max-64K"}
     paths = {r["lane"]: set(r["paths"]) for r in map(json.loads, (tmp_path / "rows.jsonl").read_text().splitlines()[1:])}
     assert paths == {"max-64K": {"cut_through"}, "max-256K": {"cut_through"}, "max-1M": {"fast"}}
 

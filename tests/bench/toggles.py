@@ -39,7 +39,7 @@ LANES = {
     "relay": {"route": UNARY + "fast_path = off\n", "upstream": BARE, "paths": ("relay",)},
     "framed": {"upstream": "wire = framed\n", "paths": ("framed",)},
     "no-length": {"route": UNARY + "content_length = off\n", "upstream": BARE, "paths": HELD},
-    "max-64K": {"route": UNARY + "fast_path_max = 64K\n", "upstream": BARE, "paths": HELD},
+    "max-256K": {"route": UNARY + "fast_path_max = 256K\n", "upstream": BARE, "paths": HELD},
     "max-2M": {"route": UNARY + "fast_path_max = 2M\n", "upstream": BARE, "paths": HELD},
     "unmerged": {"route": UNARY, "upstream": BARE, "proxy": "merge_writes = off\n", "paths": HELD},
     "forwarded": {"route": UNARY, "upstream": BARE + "forward_accept_encoding = on\n", "paths": HELD},
@@ -65,7 +65,7 @@ def lanes_of(cell):
         return ["fast", "forwarded"]
     if kind(cell) == "gzip":
         return ["fast", "relay", "framed", "http1"]
-    large = ["max-64K", "max-2M"] if is_large(cell) else []
+    large = ["max-256K", "max-2M"] if is_large(cell) else []
     return ["fast", "relay", "framed", "no-length", "unmerged", "http1", *large]
 
 
@@ -73,8 +73,8 @@ COMPARISONS = [
     Comparison("fast_path = on against off", "fast", "relay", lambda cell: kind(cell) != "offered"),
     Comparison("fast path against wire = framed", "fast", "framed", lambda cell: kind(cell) != "offered"),
     Comparison("content_length = on against off", "fast", "no-length", lambda cell: kind(cell) == "none"),
-    Comparison("fast_path_max = 256K against 64K", "fast", "max-64K", lambda cell: kind(cell) == "none" and is_large(cell)),
-    Comparison("fast_path_max = 256K against 2M", "fast", "max-2M", lambda cell: kind(cell) == "none" and is_large(cell)),
+    Comparison("fast_path_max = 64K against 256K", "fast", "max-256K", lambda cell: kind(cell) == "none" and is_large(cell)),
+    Comparison("fast_path_max = 64K against 2M", "fast", "max-2M", lambda cell: kind(cell) == "none" and is_large(cell)),
     Comparison("merge_writes = on against off", "fast", "unmerged", lambda cell: kind(cell) == "none"),
     Comparison("transport = http1 against h2", "http1", "fast", lambda cell: kind(cell) != "offered"),
     Comparison("forward_accept_encoding = off against on", "fast", "forwarded", lambda cell: kind(cell) == "offered"),

@@ -528,7 +528,7 @@ upstream = b
     assert result.returncode == 0
     assert re.findall(r"(?:route|else) +(\w+) \(", result.stdout) == ["canary", "service"]
     assert "with header x-canary: yes" in result.stdout
-    assert "10% of calls fast: held up to 256K" in result.stdout
+    assert "10% of calls fast: held up to 64K" in result.stdout
     assert "[proxy] has no admin" in result.stdout
     other = run_tributary("-c", file, "--explain", "/else/X").stdout
     assert "match * takes every path" in other and "framed" in other

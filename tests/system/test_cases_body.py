@@ -321,7 +321,7 @@ def test_a_reply_over_max_message_is_resource_exhausted(scripted, length):
     assert setup.client.call(U).code == 8
 
 
-@pytest.mark.parametrize("size", [256 << 10, (256 << 10) + 1, 5 << 20])
+@pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 1, 5 << 20])
 def test_messages_around_fast_path_max_arrive_with_their_length(scripted, size):
     setup = scripted()
     setup.client.call(U).says(0, ["hi"])  # from here on the method is known to be taken bare
@@ -331,7 +331,7 @@ def test_messages_around_fast_path_max_arrive_with_their_length(scripted, size):
     assert reply.code == 0 and reply.messages == [(0, payload)]
     assert upstream_length(setup.provider.requests[-1]) == size
     path = setup.route("u")["path"]
-    assert path["cut_through"] == (1 if size > 256 << 10 else 0) and path["fast"] + path["cut_through"] == 2
+    assert path["cut_through"] == (1 if size > 64 << 10 else 0) and path["fast"] + path["cut_through"] == 2
 
 
 def test_a_reply_of_a_mebibyte_without_length_arrives_with_default_windows(scripted):

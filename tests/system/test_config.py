@@ -209,7 +209,7 @@ def test_the_printed_configuration_is_complete_for_other_readers(tmp_path):
     assert reader["proxy"]["drain_timeout"] == "25s"
     assert reader["listener main"]["reset_limit"] == "2000/10s"
     assert reader["upstream greeter"]["lb_policy"] == "least_request"
-    assert reader["route greet"]["fast_path_max"] == "256K"
+    assert reader["route greet"]["fast_path_max"] == "64K"
     assert reader["route greet"]["filters"] == ""
 
 

@@ -63,7 +63,7 @@ sections_have_the_documented_defaults(void **state)
     assert_ptr_equal(route->upstream, upstream);
     assert_int_equal(route->call, CALL_AUTO);
     assert_int_equal(route->fast_path_share, 10000);
-    assert_int_equal(route->fast_path_max, 256 << 10);
+    assert_int_equal(route->fast_path_max, 64 << 10);
     assert_true(route->content_length && route->replay && !route->report);
     assert_int_equal(route->timeout_ns + route->filter_count + route->set_header_count, 0);
     expect_text(route->where, "t.ini:5");
