@@ -75,7 +75,7 @@ enum flow_error flow_feed(struct flow *flow, const uint8_t *data, size_t len);
 enum flow_error flow_end(struct flow *flow);
 /*
  * Translate what is held into out, for form `to`; from then on the flow passes what is fed. keep:
- * body stays for a second try (which calls flow_release again, on a flow that has ended).
+ * body stays for a second try (flow_hold, then flow_release again).
  */
 enum flow_error flow_release(struct flow *flow, bool keep);
 /* Before a second try: what was put out is void, until the next release. Only while kept_whole. */
