@@ -123,13 +123,12 @@ read_tls(struct conn *conn, const uint8_t *data, size_t len)
         read_failed(conn, (int)got);
 }
 
-/* What was read in this turn and may wait for its end: bodies are passed on while they are in the
- * cache. */
+/* Too much in this turn to wait for its end. */
 static bool
 much_read(struct ctx *ctx, size_t bytes)
 {
     ctx->unflushed += bytes;
-    return ctx->unflushed >= CTX_FLUSH_BYTES;
+    return ctx->unflushed >= CTX_FLUSH_BYTES || ctx->unflushed_heads >= CTX_FLUSH_HEADS;
 }
 
 static void

@@ -253,7 +253,7 @@ conn_write_filled(struct ctx *ctx)
 void
 conn_write_dirty(struct ctx *ctx)
 {
-    ctx->unflushed = 0;
+    ctx->unflushed = ctx->unflushed_heads = 0;
     while (conn_fill_dirty(ctx) || conn_write_filled(ctx))
         ;
 }

@@ -32,7 +32,10 @@ struct grave {
 };
 
 enum {
-    CTX_FLUSH_BYTES = 256 * 1024, /* read in one turn: output waits no longer for its end */
+    /* So much read in one turn, and output waits no longer for its end. Bytes: bodies are passed on
+     * while they are in the cache. Heads: the peers begin to work while we go on reading. */
+    CTX_FLUSH_BYTES = 256 * 1024,
+    CTX_FLUSH_HEADS = 32,
     CTX_H2_NAMES = 256,
 };
 
@@ -61,6 +64,7 @@ struct ctx {
     struct list graveyard; /* struct grave */
     uv_prepare_t prepare;
     size_t unflushed;  /* bytes read since all output was written */
+    unsigned unflushed_heads;
     struct timer trim; /* every two seconds while anything happened: gives memory back */
     /* trims until memory that lay unused is given back; then the timer rests */
     unsigned trims_left;
@@ -74,6 +78,13 @@ int ctx_init(struct ctx *ctx, uv_loop_t *loop, unsigned index, struct budget *bu
 void ctx_rest(struct ctx *ctx);
 void ctx_close(struct ctx *ctx); /* stops its handles; the loop then ends by itself */
 void ctx_fini(struct ctx *ctx);  /* after the loop ended */
+/* A request's or a reply's head has been read: notes it, returns when. */
+static inline uint64_t
+ctx_head_read(struct ctx *ctx)
+{
+    ctx->unflushed_heads++;
+    return ctx->turn_ns;
+}
 void ctx_defer(struct ctx *ctx, struct deferred *deferred); /* again before it ran: no effect */
 void ctx_bury(struct ctx *ctx, struct grave *grave, void (*bury)(struct grave *grave));
 /* Everything that the prepare callback does, at once: for loops that would otherwise end (drain,

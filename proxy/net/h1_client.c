@@ -77,7 +77,7 @@ h1_client_head(struct h1 *h1)
     struct h1_stream *exchange = h1->stream;
     struct stream *stream = &exchange->stream;
     exchange->head_ended = !reader->chunked && !reader->until_close && reader->remaining == 0;
-    stream->head_ns = h1->ctx->turn_ns;
+    stream->head_ns = ctx_head_read(h1->ctx);
     h1->keep = h1->keep && reader->keep_alive;
     if (stream->fields) {
         struct text status = arena_printf(stream->fields->arena, "%03d", reader->status);

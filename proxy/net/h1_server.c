@@ -70,7 +70,7 @@ h1_server_head(struct h1 *h1)
     struct stream *stream = &exchange->stream;
     exchange->no_body = text_eq(reader->method, TEXT("HEAD"));
     exchange->head_ended = !reader->chunked && reader->content_length <= 0;
-    stream->head_ns = h1->ctx->turn_ns;
+    stream->head_ns = ctx_head_read(h1->ctx);
     h1->keep = reader->keep_alive;
     h1->events->on_stream(h1, stream);
     if (stream->fields)

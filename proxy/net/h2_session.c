@@ -259,7 +259,7 @@ headers_received(struct h2 *h2, const nghttp2_frame *frame)
     hs->head_done = true;
     stream->in_end = end;
     if (!trailers)
-        stream->head_ns = h2->ctx->turn_ns;
+        stream->head_ns = ctx_head_read(h2->ctx);
     if (!stream->events)
         return;
     if (trailers)

@@ -99,7 +99,7 @@ end_turn(struct ctx *ctx)
         while (run_deferred(ctx) || conn_fill_dirty(ctx))
             active = true;
     } while (conn_write_filled(ctx));
-    ctx->unflushed = 0;
+    ctx->unflushed = ctx->unflushed_heads = 0;
     empty_graveyard(ctx);
     if (active)
         note_activity(ctx);

@@ -31,10 +31,10 @@ PAYLOADS = "128,1K,16K"
 GZIP = "none,offered"
 DELAYS = "0s,500us,2ms"
 CONNECTIONS, IN_FLIGHT = 10, 50
-BARE = "call = unary\n"
+BARE = {"route": "call = unary\n", "paths": ("fast", "cut_through")}
 LANES = {
-    "http1": {"route": BARE, "upstream": "wire = bare\ntransport = http1\n"},
-    "bare-h2": {"route": BARE, "upstream": "wire = bare\n"},
+    "http1": {**BARE, "upstream": "wire = bare\ntransport = http1\n"},
+    "bare-h2": {**BARE, "upstream": "wire = bare\n"},
     "framed": {"route": "", "upstream": "wire = framed\n", "paths": ("framed",)},
 }
 BASE = "direct"

@@ -24,6 +24,7 @@ struct probe {
     struct slices to_send; /* taken by fill() in parts */
     unsigned fills, written;
     struct conn *relay_to;
+    unsigned heads_per_read;
     bool close_on_read, close_on_lost, no_read;
     _Atomic uint64_t reads, writes;
 };
@@ -50,6 +51,8 @@ on_read(struct conn *conn, const uint8_t *data, size_t len)
     memcpy(probe->got + probe->got_bytes, data, len);
     probe->got_bytes += len;
     probe->got_any = true;
+    for (unsigned i = 0; i < probe->heads_per_read; i++)
+        ctx_head_read(&probe->fixture->ctx);
     if (probe->relay_to) {
         conn_queue(probe->relay_to, data, len);
         conn_dirty(probe->relay_to);
@@ -796,6 +799,34 @@ much_that_is_read_leaves_before_the_turn_is_over(void **state)
     probe_free(sink);
 }
 
+/* Three connections are readable in the same turn, each read counts as half of CTX_FLUSH_HEADS: what
+ * the first two gave leaves together, before the third is read. */
+static void
+many_heads_leave_before_the_turn_is_over(void **state)
+{
+    struct loop_fixture *fixture = *state;
+    enum { SOURCES = 3 };
+    int peers[SOURCES], sink_peer;
+    char got[SOURCES];
+    struct probe *sources[SOURCES], *sink = connected(fixture, &sink_peer);
+    for (unsigned i = 0; i < SOURCES; i++) {
+        sources[i] = connected(fixture, &peers[i]);
+        sources[i]->relay_to = sink->conn;
+        sources[i]->heads_per_read = CTX_FLUSH_HEADS / 2;
+    }
+    for (unsigned i = 0; i < SOURCES; i++)
+        assert_int_equal(send(peers[i], "x", 1, 0), 1);
+    raw_recv(fixture, sink_peer, got, SOURCES);
+    assert_int_equal(sink->writes, 2);
+    assert_int_equal(fixture->ctx.unflushed_heads, 0);
+    for (unsigned i = 0; i < SOURCES; i++) {
+        close(peers[i]);
+        probe_free(sources[i]);
+    }
+    close(sink_peer);
+    probe_free(sink);
+}
+
 static void
 a_connection_over_loopback_is_not_paced(void **state)
 {
@@ -859,6 +890,7 @@ main(void)
         LOOP_TEST(close_after_flush_ends_on_a_reset),
         LOOP_TEST(merging_makes_one_write_of_what_several_connections_read),
         LOOP_TEST(much_that_is_read_leaves_before_the_turn_is_over),
+        LOOP_TEST(many_heads_leave_before_the_turn_is_over),
         LOOP_TEST(a_connection_over_loopback_is_not_paced),
         LOOP_TEST(flushing_by_hand_needs_no_turn),
     };
