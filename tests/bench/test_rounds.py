@@ -24,6 +24,7 @@ import gzip_ab
 import sidecar
 import toggles
 from bench_rounds import Cell, Comparison, Plan, Rows
+from bench_targets import Provider
 
 needs_proxy = pytest.mark.skipif(not os.environ.get("TRIBUTARY_BIN"), reason="TRIBUTARY_BIN is not set")
 needs_go = pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
@@ -42,7 +43,8 @@ def rows_of(folder, *made):
 
 
 def small_plan(options=None):
-    options = options or argparse.Namespace(payload="128", in_flight="50", seconds=0.1, rounds=10, fast_path_max=False)
+    options = options or argparse.Namespace(payload="128", in_flight="50", seconds=0.1, rounds=10, fast_path_max=False,
+                                            reply_lengths=False)
     return grid.plan_of(options)
 
 
@@ -234,6 +236,25 @@ def test_grid_runs_and_resumes(tmp_path):
     assert set(paths["relay"]) == {"relay"} and set(paths["framed"]) == {"framed"}
     run("grid.py", tmp_path, *args, "--resume", "--rounds", "3")
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1 + 3 * 2 * 3
+
+
+@needs_proxy
+@pytest.mark.parametrize("lengths", [False, True])
+def test_the_stub_gives_long_replies_a_length_when_asked_to(tmp_path, lengths):
+    arguments = grid.provider_args(argparse.Namespace(reply_lengths=lengths))
+    provider = Provider(pathlib.Path(os.environ["TRIBUTARY_BUILD"]) / "tests" / "tools", None, *arguments)
+    try:
+        body = tmp_path / "body"
+        body.write_bytes(b"x" * 5000)
+        url = f"http://127.0.0.1:{provider.port}/tributary.demo.Echo/Say"
+        head = subprocess.run(
+            ["curl", "-s", "--http2-prior-knowledge", "-H", "content-type: application/proto", "--data-binary", f"@{body}",
+             "-D", "-", "-o", tmp_path / "reply", url],
+            capture_output=True, text=True, timeout=30, check=True).stdout
+    finally:
+        provider.stop()
+    assert (tmp_path / "reply").read_bytes() == body.read_bytes()
+    assert ("content-length: 5000" in head) == lengths
 
 
 @needs_proxy
