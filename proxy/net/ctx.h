@@ -63,7 +63,7 @@ struct ctx {
     struct list filled;    /* struct conn: asked to fill in this flush, to be written */
     struct list graveyard; /* struct grave */
     uv_prepare_t prepare;
-    size_t unflushed;  /* bytes read since all output was written */
+    size_t unflushed; /* bytes read since all output was written */
     unsigned unflushed_heads;
     struct timer trim; /* every two seconds while anything happened: gives memory back */
     /* trims until memory that lay unused is given back; then the timer rests */
