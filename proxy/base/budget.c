@@ -44,6 +44,7 @@ budget_lease_init(struct budget_lease *lease, struct budget *budget)
 {
     lease->budget = budget;
     lease->leased = 0;
+    lease->scarce = false;
     atomic_init(&lease->used, 0);
     atomic_init(&lease->peak, 0);
 }
@@ -79,6 +80,7 @@ lease_more(struct budget_lease *lease, uint64_t missing)
     uint64_t leased = load(&budget->leased), more;
     do {
         uint64_t left = budget->total - leased;
+        lease->scarce |= left < budget->total / 4 + missing;
         if (missing > left)
             return false;
         uint64_t rest = missing % step;
@@ -131,5 +133,7 @@ budget_pressure_after(const struct budget_lease *lease, uint64_t bytes)
     uint64_t used = load(&lease->budget->leased) - spare + bytes;
     if (used >= total - total / 8)
         return BUDGET_LAST;
-    return used >= total - total / 4 ? BUDGET_TIGHT : BUDGET_FREE;
+    if (used >= total - total / 4)
+        return BUDGET_TIGHT;
+    return used >= total / 4 ? BUDGET_FREE : BUDGET_ROOMY;
 }

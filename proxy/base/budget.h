@@ -18,6 +18,7 @@ struct budget {
 };
 
 enum budget_pressure {
+    BUDGET_ROOMY, /* under a quarter: memory may be spent to save time */
     BUDGET_FREE,  /* under three quarters */
     BUDGET_TIGHT, /* from three quarters on: passing streams get no credit, bodies cut through */
     BUDGET_LAST,  /* in the last eighth: only bodies up to 16K */
@@ -29,6 +30,9 @@ struct budget_lease {
     uint64_t leased;       /* bytes taken from the budget */
     _Atomic uint64_t used; /* bytes in chunks taken; written by one worker, read by the stats */
     _Atomic uint64_t peak; /* the most `used` has been; zeroed by the owner on reset */
+    /* More was asked of the budget from three quarters on: whoever can do without memory should
+     * give it back. The owner clears it. */
+    bool scarce;
 };
 
 void budget_init(struct budget *budget, uint64_t total_bytes);

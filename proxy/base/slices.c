@@ -259,29 +259,28 @@ chunk_want(uint64_t ahead)
     return ahead < CHUNK_64K_CAP ? (size_t)ahead : CHUNK_64K_CAP;
 }
 
-/* Bytes of the pool's input: a reference instead of a copy, where the piece is long enough to be
- * worth a slice of its own and not to pin much more than itself. */
+/*
+ * Bytes of the pool's input: a reference instead of a copy, where the piece is long enough to be
+ * worth a slice of its own. It pins the whole input, of which the rest may be long gone: that is
+ * only for bodies that fill chunks themselves, or while there is room.
+ */
 static __attribute__((noinline)) bool
 append_ref(struct slices *queue, struct chunk_pool *pool, const uint8_t *bytes, size_t len,
            uint64_t body_bytes)
 {
+    if (body_bytes < CHUNK_64K_CAP && budget_pressure(&pool->lease) != BUDGET_ROOMY)
+        return false;
     struct chunk *input = chunk_input_ref(pool, bytes, body_bytes);
     if (input)
         push_or_join(queue, input, bytes, (uint32_t)len);
     return input;
 }
 
-/* `ahead` bytes will come to this queue, these included; the budget judges a body of body_bytes. */
+/* `ahead` bytes will come to this queue, these included. */
 static bool
-append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len, uint64_t ahead,
-       uint64_t body_bytes)
+append_copy(struct slices *queue, struct chunk_pool *pool, const uint8_t *from, size_t len,
+            uint64_t ahead, uint64_t body_bytes)
 {
-    const uint8_t *from = bytes;
-    if (len == 0)
-        return true;
-    if (__builtin_expect(len >= SLICES_REF_BYTES, 0) &&
-        append_ref(queue, pool, from, len, body_bytes))
-        return true;
     size_t part = fill_last(queue, from, len);
     for (from += part, len -= part, ahead -= part; len > 0;
          from += part, len -= part, ahead -= part) {
@@ -303,12 +302,51 @@ slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, 
     uint64_t end = queue->bytes + len;
     if (body_bytes < end)
         body_bytes = end;
-    return append(queue, pool, bytes, len, body_bytes - queue->bytes, body_bytes);
+    if (__builtin_expect(len >= SLICES_REF_BYTES, 0) &&
+        append_ref(queue, pool, bytes, len, body_bytes))
+        return true;
+    return append_copy(queue, pool, bytes, len, body_bytes - queue->bytes, body_bytes);
+}
+
+/* The same as fill_last() for a chunk whose last slice has gone on: its holder alone writes. */
+static size_t
+fill_open(struct slices *queue, struct chunk *chunk, const uint8_t *bytes, size_t len)
+{
+    size_t room = chunk->cap - chunk->used, part = len < room ? len : room;
+    uint8_t *to = chunk->data + chunk->used;
+    if (part == 0)
+        return 0;
+    memcpy(to, bytes, part);
+    chunk->used += (uint32_t)part;
+    push_or_join(queue, chunk_ref(chunk), to, (uint32_t)part);
+    return part;
+}
+
+/* Behind a full chunk a larger one, for more of the kind: four times, which is the next class. */
+static size_t
+after_open(const struct chunk *open, size_t len)
+{
+    size_t more = open && open->cap < CHUNK_20K_CAP / 4 ? 4 * open->cap : CHUNK_20K_CAP;
+    return open && more > len ? more : len;
 }
 
 bool
-slices_append_piece(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
-                    uint64_t body_bytes)
+slices_append_piece(struct slices *queue, struct chunk_pool *pool, struct chunk **open,
+                    const void *bytes, size_t len, uint64_t body_bytes)
 {
-    return append(queue, pool, bytes, len, len, body_bytes ? body_bytes : len);
+    const uint8_t *from = bytes;
+    if (len >= SLICES_REF_BYTES && append_ref(queue, pool, from, len, body_bytes))
+        return true;
+    if (__builtin_expect(!open, 1) || len >= SLICES_REF_BYTES)
+        return append_copy(queue, pool, from, len, len, body_bytes);
+    size_t part = *open ? fill_open(queue, *open, from, len) : 0;
+    if (part == len)
+        return true;
+    len -= part;
+    if (!append_copy(queue, pool, from + part, len, after_open(*open, len), body_bytes))
+        return false;
+    if (*open)
+        chunk_put(*open);
+    *open = chunk_ref(last_slice(queue)->chunk);
+    return true;
 }

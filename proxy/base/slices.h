@@ -20,7 +20,7 @@ struct slice {
 
 enum {
     SLICES_INLINE = 3,
-    SLICES_REF_BYTES = 4096, /* pieces of the pool's input from here on are not copied */
+    SLICES_REF_BYTES = 8192, /* pieces of the pool's input from here on are not copied */
 };
 
 struct slices {
@@ -60,10 +60,15 @@ slices_fini(struct slices *queue)
  * fitted stays appended: the caller drops the queue). */
 bool slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, size_t len,
                    uint64_t body_bytes);
-/* The same for a piece of a body that passes on at once: chunks are sized for the piece, however
- * long the body is. body_bytes: what the budget's last eighth judges by. */
-bool slices_append_piece(struct slices *queue, struct chunk_pool *pool, const void *bytes,
-                         size_t len, uint64_t body_bytes);
+/*
+ * The same for a piece of a body that passes on at once, so that the queue does not know where the
+ * piece before went: chunks are sized for the piece. open: NULL when no other piece waits; else
+ * where the chunk stands that the last short one was copied into (one reference, or none yet). It
+ * is filled first, and the next is larger; the caller puts it when nothing waits any more.
+ * body_bytes: what the budget's last eighth judges by, len at least.
+ */
+bool slices_append_piece(struct slices *queue, struct chunk_pool *pool, struct chunk **open,
+                         const void *bytes, size_t len, uint64_t body_bytes);
 void slices_push(struct slices *queue, struct slice slice); /* takes over the slice's reference */
 void slices_push_ref(struct slices *queue, struct slice slice);   /* takes a new reference */
 void slices_push_front(struct slices *queue, struct slice slice); /* takes over the reference */

@@ -147,9 +147,8 @@ struct call {
     struct timer deadline;
     struct call_times times;
     uint64_t bytes_in, bytes_out; /* message bytes, without framing */
-    /* Credit: bytes received whose stream window was not yet returned, and bytes handed to the
-     * other side's stream and not yet in its write queue (credit.c). */
-    uint64_t request_owed, request_queued, reply_owed, reply_queued;
+    /* Bytes received whose stream window was not yet returned (credit.c). */
+    uint64_t request_owed, reply_owed;
 
     struct arena arena;
     struct flow request_flow, reply_flow; /* call_new() zeroes what is above */

@@ -53,6 +53,14 @@ void credit_reply_received(struct call *call, size_t bytes);
 void credit_reply_sent(struct call *call, size_t bytes);
 void credit_on_timer(
     struct timer *timer); /* worker->starved_timer: try again while the budget was tight */
+void credit_make_room(struct worker *worker); /* gives up what calls keep for a replay */
+/* Before bytes are taken in. */
+static inline void
+credit_before(struct worker *worker)
+{
+    if (__builtin_expect(worker->ctx.chunks.lease.scarce, 0))
+        credit_make_room(worker);
+}
 
 /* record.c */
 void record_started(struct call *call);

@@ -5,7 +5,8 @@
  * max_message and the budget bound them). Passing bytes are paid when they enter the other side's
  * write queue, so a slow reader slows its writer and nothing else. While the budget is tight
  * passing bytes are not paid: the call waits on worker->starved, and a timer asks again. What
- * passing calls keep for a replay is given up then: it is what could be waited for.
+ * calls keep for a replay is given up then, and whenever more is asked of a tight budget: it is
+ * what could be waited for.
  */
 #include "proxy/call/call.h"
 #include "proxy/call/call_private.h"
@@ -17,7 +18,7 @@ enum { STARVED_RETRY_MS = 5 };
 static bool
 tight(const struct call *call)
 {
-    return budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE;
+    return budget_pressure(&call->worker->ctx.chunks.lease) >= BUDGET_TIGHT;
 }
 
 static void
@@ -25,6 +26,14 @@ give_up_replays(struct worker *worker)
 {
     list_for_each (node, &worker->calls)
         flow_forget(&list_entry(node, struct call, node)->request_flow);
+}
+
+/* Not only passing calls: many short ones that wait for their answers keep much, too. */
+void
+credit_make_room(struct worker *worker)
+{
+    worker->ctx.chunks.lease.scarce = false;
+    give_up_replays(worker);
 }
 
 static void
@@ -74,11 +83,22 @@ credit_request_received(struct call *call, size_t bytes)
         pay_request(call, call->request_owed);
 }
 
+/* `bytes` more are in the other side's write queue; those that still wait. */
+static uint64_t
+left(struct flow *flow, uint64_t bytes)
+{
+    uint64_t queued = flow->queued_bytes;
+    queued -= bytes < queued ? bytes : queued;
+    flow->queued_bytes = queued;
+    if (queued == 0)
+        flow_sent(flow);
+    return queued;
+}
+
 void
 credit_request_sent(struct call *call, size_t bytes)
 {
-    call->request_queued -= bytes < call->request_queued ? bytes : call->request_queued;
-    uint64_t due = payable(call->request_owed, call->request_queued);
+    uint64_t due = payable(call->request_owed, left(&call->request_flow, bytes));
     if (due > 0 && tight(call))
         starve(call);
     else
@@ -96,8 +116,7 @@ credit_reply_received(struct call *call, size_t bytes)
 void
 credit_reply_sent(struct call *call, size_t bytes)
 {
-    call->reply_queued -= bytes < call->reply_queued ? bytes : call->reply_queued;
-    uint64_t due = payable(call->reply_owed, call->reply_queued);
+    uint64_t due = payable(call->reply_owed, left(&call->reply_flow, bytes));
     if (due > 0 && tight(call))
         starve(call);
     else

@@ -29,14 +29,6 @@ flow_init(struct flow *flow, struct chunk_pool *pool, uint64_t max_message)
 }
 
 void
-flow_fini(struct flow *flow)
-{
-    slices_fini(&flow->body);
-    slices_fini(&flow->out);
-    slices_fini(&flow->message);
-}
-
-void
 flow_forget(struct flow *flow)
 {
     if (flow->held)
@@ -75,8 +67,9 @@ static enum flow_error
 append_out(struct flow *flow, const uint8_t *data, size_t len)
 {
     uint64_t occupied = flow->queued_bytes + flow->out.bytes + len;
-    return slices_append_piece(&flow->out, flow->pool, data, len, occupied) ? FLOW_OK
-                                                                            : FLOW_NO_BUDGET;
+    struct chunk **open = __builtin_expect(flow->queued_bytes > 0, 0) ? &flow->open : NULL;
+    bool fits = slices_append_piece(&flow->out, flow->pool, open, data, len, occupied);
+    return fits ? FLOW_OK : FLOW_NO_BUDGET;
 }
 
 static enum flow_error

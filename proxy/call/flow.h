@@ -46,8 +46,9 @@ struct flow {
     bool bare_compressed; /* bare source: its bytes are compressed */
     bool inflate;         /* decompress on the way */
     bool keep;            /* passing: keep up to FLOW_REPLAY_KEEP raw bytes in body */
-    /* passing: bytes taken from out that have not left yet; the call sets it before it feeds, so
-     * that the budget's last part goes by what a body really occupies */
+    /* passing: bytes taken from out and handed to the other side's stream, that are not yet in its
+     * write queue. The call counts them (credit.c); the budget's last part goes by what a body
+     * really occupies. */
     uint64_t queued_bytes;
 
     /* state */
@@ -61,6 +62,7 @@ struct flow {
     bool first_compressed;
     bool first_complete;
     bool lost;             /* a feed failed: its bytes went nowhere */
+    struct chunk *open;    /* passing, pieces wait: what the last short one was copied into */
     struct slices body;    /* raw bytes */
     struct slices out;     /* translated, ready to be sent: the caller takes it */
     struct slices message; /* inflating framed → framed: the message being gathered */
@@ -68,7 +70,6 @@ struct flow {
 
 /* Held, framed → framed, nothing announced. max_message in bytes. */
 void flow_init(struct flow *flow, struct chunk_pool *pool, uint64_t max_message);
-void flow_fini(struct flow *flow);
 /* Take received bytes (copied, or referred to). Any error is final for the call. */
 enum flow_error flow_feed(struct flow *flow, const uint8_t *data, size_t len);
 /* The source ended: checks that it may end here. */
@@ -85,6 +86,23 @@ void flow_hold(struct flow *flow);
 int64_t flow_bare_length(const struct flow *flow);
 /* Whether what has been put out may end inside a message. */
 bool flow_is_cut(const struct flow *flow);
+/* Nothing of what was put out waits any more. */
+static inline void
+flow_sent(struct flow *flow)
+{
+    if (!flow->open)
+        return;
+    chunk_put(flow->open);
+    flow->open = NULL;
+}
+static inline void
+flow_fini(struct flow *flow)
+{
+    flow_sent(flow);
+    slices_fini(&flow->body);
+    slices_fini(&flow->out);
+    slices_fini(&flow->message);
+}
 void flow_forget(struct flow *flow); /* drop what is kept for a second try */
 
 #endif

@@ -55,7 +55,7 @@ pump(struct call *call)
     if (flow->held || flow->out.bytes == 0 || !call->down)
         return;
     send_head(call);
-    call->reply_queued += flow->out.bytes;
+    flow->queued_bytes += flow->out.bytes;
     call->down_ops->send_body(call, &flow->out);
 }
 
@@ -130,7 +130,6 @@ feed(struct call *call, const uint8_t *data, size_t len)
 {
     struct call_reply *reply = &call->reply;
     struct flow *flow = &call->reply_flow;
-    flow->queued_bytes = call->reply_queued;
     if (!reply->body_is_error)
         return flow_feed(flow, data, len);
     bool fits = flow->body.bytes + len <= reply->error_body_max;
@@ -147,6 +146,7 @@ call_reply_data(struct call *call, const uint8_t *data, size_t len)
 {
     if (call->phase >= CALL_ENDING)
         return;
+    credit_before(call->worker);
     enum flow_error error = feed(call, data, len);
     credit_reply_received(call, len);
     if (error != FLOW_OK)

@@ -50,7 +50,7 @@ first_known(const struct flow *flow)
 static bool
 budget_is_tight(const struct call *call)
 {
-    return budget_pressure(&call->worker->ctx.chunks.lease) != BUDGET_FREE;
+    return budget_pressure(&call->worker->ctx.chunks.lease) >= BUDGET_TIGHT;
 }
 
 static void
@@ -160,7 +160,7 @@ pump(struct call *call)
     bool end = flow->ended && !call->request_end_sent;
     if (flow->out.bytes == 0 && !end)
         return;
-    call->request_queued += flow->out.bytes;
+    flow->queued_bytes += flow->out.bytes;
     call->request_end_sent |= end;
     call->up_ops->send_body(call, &flow->out, end);
 }
@@ -183,7 +183,7 @@ call_request_data(struct call *call, const uint8_t *data, size_t len)
         return;
     }
     list_unlink(&call->undecided_node);
-    call->request_flow.queued_bytes = call->request_queued;
+    credit_before(call->worker);
     enum flow_error error = flow_feed(&call->request_flow, data, len);
     credit_request_received(call, len);
     if (error != FLOW_OK)
@@ -263,7 +263,7 @@ close_attempt(struct call *call)
         times->request_read = now;
     times->granted = times->request_written = times->reply_read = 0;
     call->granted = call->request_end_sent = false;
-    call->request_queued = 0;
+    call->request_flow.queued_bytes = 0;
     flow_hold(&call->request_flow); /* the next stream may be long in coming */
     credit_request_received(call, 0);
 }
@@ -329,7 +329,7 @@ forget_reply(struct call *call)
     reply->content_length = -1;
     flow_fini(&call->reply_flow);
     flow_init(&call->reply_flow, &call->worker->ctx.chunks, call->snapshot->max_message);
-    call->reply_owed = call->reply_queued = 0;
+    call->reply_owed = call->reply_flow.queued_bytes = 0;
 }
 
 bool

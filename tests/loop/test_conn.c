@@ -799,8 +799,8 @@ much_that_is_read_leaves_before_the_turn_is_over(void **state)
     probe_free(sink);
 }
 
-/* Three connections are readable in the same turn, each read counts as half of CTX_FLUSH_HEADS: what
- * the first two gave leaves together, before the third is read. */
+/* Three connections are readable in the same turn, each read counts as half of CTX_FLUSH_HEADS:
+ * what the first two gave leaves together, before the third is read. */
 static void
 many_heads_leave_before_the_turn_is_over(void **state)
 {

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from conftest import wait_until_true
 from h2peer import DATA, END_STREAM, MSG, PROTOCOL_ERROR, bare, data, framed, headers, json_error, request_fields
 from scripted import A, S, U, scripted  # noqa: F401
 
@@ -350,6 +351,64 @@ def test_a_message_that_no_budget_is_left_for_is_resource_exhausted_and_others_g
     client.call(U).says(0, ["hi"])
     client.raw(data(number, bytes(1 << 19), end=True))  # late DATA of the ended call
     client.call(U).says(0, ["hi"])
+
+
+@pytest.mark.parametrize("size", [5000, 10000])
+def test_calls_that_wait_do_not_pin_what_was_read_beside_them(scripted, size):
+    """100 slow calls of a few kB in 4 MiB, 7 fast ones read together with each."""
+    go_on = threading.Event()
+
+    def answer(peer, stream):
+        if stream.one("x-slow"):
+            go_on.wait(60)
+        bare(peer, stream)
+    setup = scripted(answer, proxy="buffer_budget = 4M", listener="max_streams = 1000")
+    client, payload = setup.client, bytes(range(250)) * (size // 250)
+    client.call(U).says(0, ["hi"])
+    slow = []
+    for _ in range(100):
+        slow.append(client.new_id())
+        fast = [client.new_id() for _ in range(7)]
+        burst = headers(slow[-1], request_fields(U, [("x-slow", "1")])) + data(slow[-1], MSG(payload), True)
+        client.raw(burst + b"".join(headers(i, request_fields(U)) + data(i, MSG(payload), True) for i in fast))
+        assert [client.ended(i).code for i in fast] == [0] * 7
+    assert setup.proxy.stats()["buffers"]["bytes"] < 3 << 20
+    go_on.set()
+    for number in slow:
+        client.ended(number).says(0, [payload])
+
+
+def test_complete_calls_that_wait_for_their_answers_give_up_what_they_keep_for_a_replay(scripted):
+    go_on = threading.Event()
+
+    def answer(peer, stream):
+        go_on.wait(60)
+        bare(peer, stream)
+    setup = scripted(answer, proxy="buffer_budget = 2M", listener="max_streams = 1000", upstream="wire = bare")
+    client, payload, numbers = setup.client, bytes(range(250)) * 20, []
+    for _ in range(300):
+        numbers.append(client.new_id())
+        client.raw(headers(numbers[-1], request_fields(U)) + data(numbers[-1], MSG(payload), True))
+        time.sleep(0.001)  # each is read by itself
+    wait_until_true(lambda: len(setup.provider.requests) == 300, "all requests at the provider")
+    assert setup.proxy.stats()["buffers"]["bytes"] < 2 << 20
+    go_on.set()
+    for number in numbers:
+        client.ended(number, 30).says(0, [payload])
+
+
+@pytest.mark.parametrize("size, frame", [(200000, 2100), (200000, 4095), (30000, 1)])
+def test_a_body_in_short_frames_fits_a_small_budget(scripted, size, frame):
+    setup = scripted(proxy="buffer_budget = 1M", route="fast_path_max = 16K")
+    client, payload = setup.client, bytes(range(250)) * (size // 250)
+    client.call(A).says(0, ["hi"])  # from here on it is known to be unary
+    message = MSG(payload)
+    for _ in range(3):
+        number = client.new_id()
+        frames = [data(number, message[at:at + frame], at + frame >= len(message)) for at in range(0, len(message), frame)]
+        client.raw(headers(number, request_fields(A)) + b"".join(frames))
+        client.ended(number, 30).says(0, [payload])
+    assert setup.proxy.stats()["buffers"]["peak_bytes"] < 600 << 10
 
 
 def test_small_bodies_are_served_while_a_large_one_fills_the_budget(scripted):

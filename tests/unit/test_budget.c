@@ -151,16 +151,21 @@ peak_is_the_most_that_was_used(void **state)
 }
 
 static void
-pressure_begins_at_three_quarters_and_seven_eighths(void **state)
+pressure_rises_at_a_quarter_three_quarters_and_seven_eighths(void **state)
 {
     (void)state;
     struct budget budget;
     struct budget_lease lease;
     budget_init(&budget, 800);
     budget_lease_init(&lease, &budget);
+    assert_int_equal(budget_pressure(&lease), BUDGET_ROOMY);
+    assert_true(budget_take(&lease, 199));
+    assert_int_equal(budget_pressure(&lease), BUDGET_ROOMY);
+    assert_true(budget_take(&lease, 1));
     assert_int_equal(budget_pressure(&lease), BUDGET_FREE);
-    assert_true(budget_take(&lease, 599));
+    assert_true(budget_take(&lease, 399));
     assert_int_equal(budget_pressure(&lease), BUDGET_FREE);
+    assert_false(lease.scarce);
     assert_true(budget_take(&lease, 1));
     assert_int_equal(budget_pressure(&lease), BUDGET_TIGHT);
     assert_true(budget_take(&lease, 99));
@@ -185,9 +190,30 @@ pressure_of_one_worker_is_seen_by_all(void **state)
     assert_true(budget_take(&busy, 225 * MIB));
     assert_int_equal(budget_pressure(&idle), BUDGET_LAST);
     budget_give(&busy, 225 * MIB);
-    assert_int_equal(budget_pressure(&idle), BUDGET_FREE);
+    assert_int_equal(budget_pressure(&idle), BUDGET_ROOMY);
     budget_lease_fini(&busy);
     budget_lease_fini(&idle);
+}
+
+static void
+who_asks_for_more_of_the_last_quarter_is_told_that_it_is_scarce(void **state)
+{
+    (void)state;
+    struct budget budget;
+    struct budget_lease lease;
+    budget_init(&budget, 6400);
+    budget_lease_init(&lease, &budget); /* in steps of 100 */
+    assert_true(budget_take(&lease, 4700));
+    assert_false(lease.scarce);
+    assert_true(budget_take(&lease, 150));
+    assert_true(lease.scarce);
+    lease.scarce = false;
+    assert_true(budget_take(&lease, 50)); /* what is leased already */
+    assert_false(lease.scarce);
+    assert_false(budget_take(&lease, 2000));
+    assert_true(lease.scarce);
+    budget_give(&lease, 4900);
+    budget_lease_fini(&lease);
 }
 
 /* Random takes and gives of several leases: nothing is refused that the others' spare bytes leave
@@ -296,8 +322,9 @@ main(void)
         cmocka_unit_test(giving_and_taking_write_the_shared_counter_once_a_step),
         cmocka_unit_test(idle_worker_holds_nothing_after_a_trim),
         cmocka_unit_test(peak_is_the_most_that_was_used),
-        cmocka_unit_test(pressure_begins_at_three_quarters_and_seven_eighths),
+        cmocka_unit_test(pressure_rises_at_a_quarter_three_quarters_and_seven_eighths),
         cmocka_unit_test(pressure_of_one_worker_is_seen_by_all),
+        cmocka_unit_test(who_asks_for_more_of_the_last_quarter_is_told_that_it_is_scarce),
         cmocka_unit_test(leases_agree_with_a_model_of_plain_numbers),
         cmocka_unit_test(threads_together_never_exceed_the_total),
     };

@@ -327,6 +327,28 @@ nothing_is_copied_for_what_is_kept_beside_what_passes(void **state)
     assert_int_equal(flow.body.bytes, 3 * sizeof(part) + PREFIX_BYTES);
 }
 
+/* Between them and after the last nothing is pinned. */
+static void
+short_pieces_that_wait_share_a_chunk_until_they_have_left(void **state)
+{
+    (void)state;
+    uint8_t piece[2100] = {0};
+    struct slices waiting;
+    slices_init(&waiting);
+    flow.from = flow.to = FORM_BARE;
+    assert_int_equal(flow_release(&flow, false), FLOW_OK);
+    for (unsigned i = 0; i < 9; i++) {
+        assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_OK);
+        flow.queued_bytes += flow.out.bytes;
+        slices_move(&waiting, &flow.out, flow.out.bytes);
+    }
+    assert_int_equal(pool.lease.used, 2 * 20480); /* the first did not know that it would wait */
+    slices_clear(&waiting);
+    flow.queued_bytes = 0;
+    flow_sent(&flow);
+    assert_int_equal(pool.lease.used, 0);
+}
+
 /* --- errors --- */
 
 struct fault {
@@ -480,8 +502,10 @@ what_waits_of_a_passing_body_counts_in_the_last_eighth(void **state)
     assert_int_equal(flow_release(&flow, false), FLOW_OK);
     assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_OK);
     slices_clear(&flow.out); /* it left, and nothing of it waits */
+    flow_sent(&flow);
     assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_OK);
     slices_clear(&flow.out);
+    flow_sent(&flow);
     flow.queued_bytes = 4 * sizeof(piece); /* a reader that stands still */
     assert_int_equal(flow_feed(&flow, piece, sizeof(piece)), FLOW_NO_BUDGET);
     for (unsigned i = 0; i < ALL; i++)
@@ -565,6 +589,7 @@ main(void)
         TEST(a_body_that_was_sent_bare_can_be_sent_framed_again),
         TEST(what_passes_is_kept_up_to_a_limit_and_then_forgotten),
         TEST(nothing_is_copied_for_what_is_kept_beside_what_passes),
+        TEST(short_pieces_that_wait_share_a_chunk_until_they_have_left),
         TEST(each_fault_is_told_whole_and_byte_by_byte),
         TEST(a_bare_body_over_the_limit_is_too_long_held_and_passing),
         TEST(what_does_not_decompress_is_told),

@@ -285,11 +285,37 @@ piece_of_a_long_body_takes_no_more_than_the_piece_needs(void **state)
     (void)state;
     static const uint8_t frame[16384];
     struct slices queue;
+    struct chunk *open = NULL;
     slices_init(&queue);
-    assert_true(slices_append_piece(&queue, &pool, frame, sizeof(frame), 1 << 20));
+    assert_true(slices_append_piece(&queue, &pool, &open, frame, sizeof(frame), 1 << 20));
     assert_int_equal(queue.bytes, sizeof(frame));
     assert_true(pool.lease.used <= 20480); /* not a 64K chunk for each DATA frame */
+    assert_null(open);
     slices_clear(&queue);
+}
+
+/* 30 000 bytes, each piece moved on to where it waits: 2048 one by one, then in pieces that no
+ * chunk but the largest holds twice. */
+static void
+short_pieces_that_wait_elsewhere_share_their_chunks(void **state)
+{
+    (void)state;
+    struct slices queue, waiting;
+    struct chunk *open = NULL;
+    slices_init(&queue);
+    slices_init(&waiting);
+    for (size_t at = 0, len; at < 30000; at += len) {
+        len = at < 2048 ? 1 : 2100;
+        assert_true(slices_append_piece(&queue, &pool, &open, pattern() + at, len, len));
+        slices_move(&waiting, &queue, len);
+    }
+    expect_bytes(&waiting, pattern(), waiting.bytes);
+    assert_in_range(waiting.bytes, 30000, 32100);
+    assert_int_equal(pool.lease.used, 512 + 2048 + 2 * 20480);
+    assert_true(waiting.count <= 8);
+    slices_clear(&waiting);
+    assert_int_equal(pool.lease.used, 20480); /* the open one */
+    chunk_put(open);
 }
 
 static void
@@ -425,15 +451,49 @@ long_pieces_of_the_input_are_not_copied_and_short_ones_are(void **state)
     memcpy(room, pattern(), 20000);
     assert_true(slices_append(&queue, &pool, room, SLICES_REF_BYTES - 1, 0));
     assert_true(queue.items[0].data != room);
-    assert_true(slices_append(&queue, &pool, room + SLICES_REF_BYTES - 1, 8000, 0));
+    assert_true(slices_append(&queue, &pool, room + SLICES_REF_BYTES - 1, SLICES_REF_BYTES, 0));
     assert_ptr_equal(queue.items[1].data, room + SLICES_REF_BYTES - 1);
     chunk_input_done(&pool, 20000);
     /* What is read and appended next must not touch it. */
     uint8_t *next = chunk_input(&pool, &room_bytes);
     memset(next, 0xee, room_bytes);
-    assert_true(slices_append(&queue, &pool, pattern() + SLICES_REF_BYTES - 1 + 8000, 300, 0));
-    expect_bytes(&queue, pattern(), SLICES_REF_BYTES - 1 + 8000 + 300);
+    assert_true(slices_append(&queue, &pool, pattern() + 2 * SLICES_REF_BYTES - 1, 300, 0));
+    expect_bytes(&queue, pattern(), 2 * SLICES_REF_BYTES - 1 + 300);
     slices_clear(&queue);
+}
+
+/* A reference pins the whole input: from a quarter of the budget on that is for long bodies only.
+ */
+static void
+short_bodies_do_not_pin_the_input_once_a_quarter_of_the_budget_is_used(void **state)
+{
+    (void)state;
+    struct budget small;
+    struct chunk_pool tight;
+    struct slices others, queue;
+    size_t room_bytes;
+    budget_init(&small, 4 << 20);
+    chunk_pool_init(&tight, &small);
+    slices_init(&others);
+    slices_init(&queue);
+    uint8_t *room = chunk_input(&tight, &room_bytes);
+    memcpy(room, pattern(), 16000);
+    assert_true(slices_append(&queue, &tight, room, 16000, 0));
+    assert_ptr_equal(queue.items[0].data, room);
+    slices_clear(&queue);
+    for (unsigned i = 0; i < 16; i++) {
+        struct chunk *chunk = chunk_get(&tight, CHUNK_64K_CAP, 0);
+        slices_push(&others, (struct slice){chunk, chunk->data, 1});
+    }
+    assert_true(slices_append(&queue, &tight, room, 16000, 0));
+    assert_true(queue.items[0].data != room);
+    expect_bytes(&queue, pattern(), 16000);
+    slices_clear(&queue);
+    assert_true(slices_append(&queue, &tight, room, 16000, 100000));
+    assert_ptr_equal(queue.items[0].data, room);
+    slices_clear(&queue);
+    slices_clear(&others);
+    chunk_pool_fini(&tight);
 }
 
 int
@@ -454,9 +514,11 @@ main(void)
         WITH_POOL(budget_that_runs_out_keeps_what_fitted),
         WITH_POOL(body_of_unknown_length_may_not_grow_in_the_last_eighth),
         WITH_POOL(piece_of_a_long_body_takes_no_more_than_the_piece_needs),
+        WITH_POOL(short_pieces_that_wait_elsewhere_share_their_chunks),
         WITH_POOL(queue_used_as_a_pipe_does_not_grow),
         WITH_POOL(random_operations_agree_with_plain_byte_arrays),
         WITH_POOL(long_pieces_of_the_input_are_not_copied_and_short_ones_are),
+        WITH_POOL(short_bodies_do_not_pin_the_input_once_a_quarter_of_the_budget_is_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
