@@ -80,7 +80,7 @@ lease_more(struct budget_lease *lease, uint64_t missing)
     uint64_t leased = load(&budget->leased), more;
     do {
         uint64_t left = budget->total - leased;
-        lease->scarce |= left < budget->total / 4 + missing;
+        lease->scarce |= leased + missing > budget->total - budget->total / 4;
         if (missing > left)
             return false;
         uint64_t rest = missing % step;

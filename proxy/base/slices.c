@@ -225,6 +225,16 @@ slices_peek(const struct slices *queue, void *into, size_t len)
     }
 }
 
+/* Copies what fits behind what is written; returns how much that was. */
+static inline size_t
+fill_chunk(struct chunk *chunk, const uint8_t *bytes, size_t len)
+{
+    size_t room = chunk->cap - chunk->used, part = len < room ? len : room;
+    memcpy(chunk->data + chunk->used, bytes, part);
+    chunk->used += (uint32_t)part;
+    return part;
+}
+
 /*
  * Fill the free end of the last chunk; returns how many bytes went there. Only when the last slice
  * ends where the chunk does: then nobody, here or in another queue that shares the chunk, has bytes
@@ -239,9 +249,7 @@ fill_last(struct slices *queue, const uint8_t *bytes, size_t len)
     struct chunk *chunk = last->chunk;
     if (last->data + last->len != chunk->data + chunk->used)
         return 0;
-    size_t room = chunk->cap - chunk->used, part = len < room ? len : room;
-    memcpy(chunk->data + chunk->used, bytes, part);
-    chunk->used += (uint32_t)part;
+    size_t part = fill_chunk(chunk, bytes, len);
     last->len += (uint32_t)part;
     queue->bytes += part;
     return part;
@@ -287,9 +295,7 @@ append_copy(struct slices *queue, struct chunk_pool *pool, const uint8_t *from, 
         struct chunk *chunk = chunk_get(pool, chunk_want(ahead), body_bytes);
         if (!chunk)
             return false;
-        part = len < chunk->cap ? len : chunk->cap;
-        memcpy(chunk->data, from, part);
-        chunk->used = (uint32_t)part;
+        part = fill_chunk(chunk, from, len);
         push_item(queue, chunk, chunk->data, (uint32_t)part);
     }
     return true;
@@ -312,13 +318,10 @@ slices_append(struct slices *queue, struct chunk_pool *pool, const void *bytes, 
 static size_t
 fill_open(struct slices *queue, struct chunk *chunk, const uint8_t *bytes, size_t len)
 {
-    size_t room = chunk->cap - chunk->used, part = len < room ? len : room;
-    uint8_t *to = chunk->data + chunk->used;
-    if (part == 0)
-        return 0;
-    memcpy(to, bytes, part);
-    chunk->used += (uint32_t)part;
-    push_or_join(queue, chunk_ref(chunk), to, (uint32_t)part);
+    const uint8_t *begin = chunk->data + chunk->used;
+    size_t part = fill_chunk(chunk, bytes, len);
+    if (part > 0)
+        push_or_join(queue, chunk_ref(chunk), begin, (uint32_t)part);
     return part;
 }
 
@@ -326,8 +329,10 @@ fill_open(struct slices *queue, struct chunk *chunk, const uint8_t *bytes, size_
 static size_t
 after_open(const struct chunk *open, size_t len)
 {
-    size_t more = open && open->cap < CHUNK_20K_CAP / 4 ? 4 * open->cap : CHUNK_20K_CAP;
-    return open && more > len ? more : len;
+    if (!open)
+        return len;
+    size_t more = open->cap < CHUNK_20K_CAP / 4 ? 4 * open->cap : CHUNK_20K_CAP;
+    return more > len ? more : len;
 }
 
 bool

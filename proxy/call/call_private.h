@@ -53,13 +53,13 @@ void credit_reply_received(struct call *call, size_t bytes);
 void credit_reply_sent(struct call *call, size_t bytes);
 void credit_on_timer(
     struct timer *timer); /* worker->starved_timer: try again while the budget was tight */
-void credit_make_room(struct worker *worker); /* gives up what calls keep for a replay */
+void credit_give_up_replays(struct worker *worker); /* what calls keep for one */
 /* Before bytes are taken in. */
 static inline void
 credit_before(struct worker *worker)
 {
     if (__builtin_expect(worker->ctx.chunks.lease.scarce, 0))
-        credit_make_room(worker);
+        credit_give_up_replays(worker);
 }
 
 /* record.c */

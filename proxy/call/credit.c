@@ -21,19 +21,13 @@ tight(const struct call *call)
     return budget_pressure(&call->worker->ctx.chunks.lease) >= BUDGET_TIGHT;
 }
 
-static void
-give_up_replays(struct worker *worker)
-{
-    list_for_each (node, &worker->calls)
-        flow_forget(&list_entry(node, struct call, node)->request_flow);
-}
-
 /* Not only passing calls: many short ones that wait for their answers keep much, too. */
 void
-credit_make_room(struct worker *worker)
+credit_give_up_replays(struct worker *worker)
 {
     worker->ctx.chunks.lease.scarce = false;
-    give_up_replays(worker);
+    list_for_each (node, &worker->calls)
+        flow_forget(&list_entry(node, struct call, node)->request_flow);
 }
 
 static void
@@ -44,7 +38,7 @@ starve(struct call *call)
         list_push_back(&worker->starved, &call->starved_node);
     if (timer_running(&worker->starved_timer))
         return;
-    give_up_replays(worker);
+    credit_give_up_replays(worker);
     timers_start(&worker->ctx.timers, &worker->starved_timer,
                  clock_now_ns() + STARVED_RETRY_MS * NS_PER_MS);
 }

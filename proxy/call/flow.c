@@ -401,6 +401,8 @@ flow_hold(struct flow *flow)
 {
     check(flow->held || flow->kept_whole);
     slices_clear(&flow->message);
+    flow->queued_bytes = 0;
+    flow_sent(flow);
     flow->held = true;
 }
 

@@ -263,7 +263,6 @@ close_attempt(struct call *call)
         times->request_read = now;
     times->granted = times->request_written = times->reply_read = 0;
     call->granted = call->request_end_sent = false;
-    call->request_flow.queued_bytes = 0;
     flow_hold(&call->request_flow); /* the next stream may be long in coming */
     credit_request_received(call, 0);
 }
@@ -329,7 +328,7 @@ forget_reply(struct call *call)
     reply->content_length = -1;
     flow_fini(&call->reply_flow);
     flow_init(&call->reply_flow, &call->worker->ctx.chunks, call->snapshot->max_message);
-    call->reply_owed = call->reply_flow.queued_bytes = 0;
+    call->reply_owed = 0;
 }
 
 bool
